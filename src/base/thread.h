@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A team of threads that runs one function together, and how many threads this process may use. */
+#ifndef WF_THREAD_H
+#define WF_THREAD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+/* A team: member 0 is the thread that calls wf_team_run, the others wait for work. Between runs the
+ * helpers spin briefly, then sleep: an idle team costs no CPU. Nobody borrows across teams.
+ * Owner: one worker. Thread: all calls from that worker's thread. */
+typedef struct wf_team wf_team;
+
+/* What a member is told: who it is, and the team for barriers. */
+typedef struct wf_member {
+  wf_team *team;
+  int index, n; /* 0 <= index < n */
+} wf_member;
+typedef void wf_team_fn(const wf_member *m, void *arg);
+
+/* n_threads >= 1 counts the caller. Fewer threads than asked is an error, never a silent change.
+ * Errors: OUT_OF_MEMORY (threads or memory), INVALID_ARGUMENT. */
+weft_status wf_team_create(wf_team **result, int n_threads, weft_error *err) WF_NODISCARD;
+void wf_team_destroy(wf_team *t); /* joins the helpers; NULL is fine */
+int wf_team_size(const wf_team *t);
+/* Runs fn(member, arg) on every member and returns when all have returned. Allocates nothing. */
+void wf_team_run(wf_team *t, wf_team_fn *fn, void *arg);
+/* Inside fn only: returns once every member has called it. Everything written before by any
+ * member is visible after. */
+void wf_team_barrier(const wf_member *m);
+/* Inside fn only: hands out 0, 1, 2 ... to whoever asks first; wf_team_barrier with
+ * `wf_team_tickets_reset` between two uses. For work of uneven size whose result does not depend
+ * on who does it. */
+int64_t wf_team_ticket(const wf_member *m);
+void wf_team_tickets_reset(const wf_member *m); /* one member calls it, between two barriers */
+
+/* Splits n items into members' even ranges, multiples of `grain`: [*begin, *end) for `m`. */
+static inline void wf_member_range(const wf_member *m, int64_t n, int64_t grain, int64_t *begin,
+                                   int64_t *end) {
+  const int64_t n_grains = (n + grain - 1) / grain;
+  int64_t first = n_grains * m->index / m->n * grain;
+  int64_t last = n_grains * (m->index + 1) / m->n * grain;
+  *begin = first < n ? first : n;
+  *end = last < n ? last : n;
+}
+
+/* Threads worth starting: the affinity mask's CPUs, at most the cgroup's quota (v2 cpu.max or v1
+ * cfs), rounded up; at least 1. Thread: any. */
+int wf_threads_usable(void);
+
+/* Memory this process may still use in bytes: the machine's available memory, at most what the
+ * cgroup limit leaves; UINT64_MAX when neither can be read. *limit_is_cgroup tells which. */
+uint64_t wf_memory_available(int *limit_is_cgroup);
+/* Largest resident size so far, bytes. */
+uint64_t wf_memory_peak(void);
+
+#endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "support/test.h"
+
+#include "base/str.h"
+#include "base/utf8.h"
+
+static void the_maximal_subpart_is_what_python_replaces(void **state) {
+  (void)state;
+  bool is_cut;
+  assert_int_equal(wf_utf8_bad_length("\xe2\x82", 2, &is_cut), 2);
+  assert_true(is_cut);
+  assert_int_equal(wf_utf8_bad_length("\xe2\x82x", 3, &is_cut), 2);
+  assert_false(is_cut);
+  assert_int_equal(wf_utf8_bad_length("\xed\xa0\x80", 3, &is_cut), 1); /* a surrogate */
+  assert_int_equal(wf_utf8_bad_length("\xc0\xaf", 2, &is_cut), 1);     /* overlong */
+  assert_int_equal(wf_utf8_bad_length("\xf4\x90\x80\x80", 4, &is_cut), 1);
+}
+
+static void every_code_point_survives_a_round_trip(void **state) {
+  (void)state;
+  for (uint32_t cp = 0; cp <= 0x110000; cp++) {
+    char text[4];
+    const size_t n = wf_utf8_encode(cp, text);
+    if (cp > 0x10ffff || (cp >= 0xd800 && cp < 0xe000)) {
+      assert_int_equal(n, 0);
+      continue;
+    }
+    uint32_t back;
+    assert_int_equal(wf_utf8_decode(text, n, &back), n);
+    assert_int_equal(back, cp);
+    if (n > 1) assert_int_equal(wf_utf8_decode(text, n - 1, &back), 0);
+  }
+}
+
+static void floats_are_written_as_python_writes_them(void **state) {
+  (void)state;
+  static const struct { double v; const char *text; } rows[] = {
+      {1.0, "1.0"}, {0.1, "0.1"}, {1e-7, "1e-07"}, {1e16, "1e+16"}, {123456789012345.0, "123456789012345.0"},
+      {0.0001, "0.0001"}, {-2.5, "-2.5"}, {1e22, "1e+22"}, {1.5e300, "1.5e+300"}, {5e-324, "5e-324"},
+      {0.30000000000000004, "0.30000000000000004"}, {100.0, "100.0"}};
+  for (size_t i = 0; i < WF_ARRAY_LEN(rows); i++) {
+    wf_buf b = {0};
+    wf_buf_add_f64(&b, rows[i].v);
+    assert_string_equal(wf_buf_cstr(&b), rows[i].text);
+    double back;
+    assert_true(wf_parse_f64((wf_str){b.at, b.n}, &back));
+    assert_true(back == rows[i].v);
+    wf_buf_deinit(&b);
+  }
+}
+
+static void junk_is_no_number(void **state) {
+  (void)state;
+  static const char *const junk[] = {"", "-", "1x", "nan", "inf", "0x10", "1e", " 1", "1 ", ".", "1,5"};
+  for (size_t i = 0; i < WF_ARRAY_LEN(junk); i++) {
+    double v;
+    int64_t n;
+    assert_false(wf_parse_f64(wf_str_of(junk[i]), &v));
+    assert_false(wf_parse_i64(wf_str_of(junk[i]), &n));
+  }
+  int64_t n;
+  assert_true(wf_parse_i64(WF_STR("-9223372036854775808"), &n) && n == INT64_MIN);
+  assert_false(wf_parse_i64(WF_STR("9223372036854775808"), &n));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(the_maximal_subpart_is_what_python_replaces),
+      cmocka_unit_test(every_code_point_survives_a_round_trip),
+      cmocka_unit_test(floats_are_written_as_python_writes_them),
+      cmocka_unit_test(junk_is_no_number),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
