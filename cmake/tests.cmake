@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+# Tests beside those of the layers: fuzz targets with their corpora, and the layout tests.
+
+get_property(weft_layers GLOBAL PROPERTY WEFT_LAYERS)
+set(layers_top_first ${weft_layers})
+list(REVERSE layers_top_first)
+
+# tests/fuzz/x_fuzz.c has LLVMFuzzerTestOneInput. x_fuzz_replay reads the files of tests/fuzz/corpus/x
+# through it without any engine; with WEFT_FUZZ, x_fuzz is the libFuzzer program.
+file(GLOB fuzz_files CONFIGURE_DEPENDS tests/fuzz/*_fuzz.c)
+foreach(file ${fuzz_files})
+  get_filename_component(target ${file} NAME_WE)
+  string(REGEX REPLACE "_fuzz$" "" surface ${target})
+  add_executable(${target}_replay ${file} tests/fuzz/replay_main.c)
+  target_include_directories(${target}_replay PRIVATE tests)
+  target_link_libraries(${target}_replay PRIVATE weft_flags ${layers_top_first})
+  add_test(NAME fuzz/${target} COMMAND ${target}_replay ${CMAKE_SOURCE_DIR}/tests/fuzz/corpus/${surface})
+  set_tests_properties(fuzz/${target} PROPERTIES TIMEOUT 120 LABELS fuzz)
+  list(APPEND fuzz_replays ${target}_replay)
+  if(WEFT_FUZZ)
+    add_executable(${target} ${file})
+    target_include_directories(${target} PRIVATE tests)
+    target_link_libraries(${target} PRIVATE weft_flags ${layers_top_first})
+    target_link_options(${target} PRIVATE -fsanitize=fuzzer)
+  endif()
+endforeach()
+if(fuzz_replays)
+  add_custom_target(tests_fuzz DEPENDS ${fuzz_replays})
+endif()
