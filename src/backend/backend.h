@@ -128,6 +128,11 @@ typedef struct wf_row {
   wf_view *outputs;          /* [n_outputs] or NULL when none but logits are wanted */
 } wf_row;
 
+/* Exact counts since a session opened. */
+typedef struct wf_run_counters {
+  uint64_t runs, kernel_calls, weight_bytes, cache_bytes, barriers, copies_bytes, allocations;
+} wf_run_counters;
+
 /* ---- the vtable ---------------------------------------------------------------------------- */
 
 typedef struct wf_backend {
@@ -142,12 +147,8 @@ typedef struct wf_backend {
   weft_status (*run)(wf_backend_session *s, const wf_row *rows, size_t n_rows, weft_error *err);
   void (*close)(wf_backend_session *s);
   /* Optional, NULL: no counters. Exact counts since the session opened, for tests and profiles. */
-  void (*counters)(const wf_backend_session *s, struct wf_run_counters *result);
+  void (*counters)(const wf_backend_session *s, wf_run_counters *result);
 } wf_backend;
-
-typedef struct wf_run_counters {
-  uint64_t runs, kernel_calls, weight_bytes, cache_bytes, barriers, copies_bytes, allocations;
-} wf_run_counters;
 
 /* ---- wrappers: the only way vtable slots are called ---------------------------------------- */
 
