@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* weft: run generative ONNX packages. This is the whole public API.
+ *
+ * A *model* is a package opened once: immutable, shared by any number of threads and generations.
+ * A *generation* is one conversation with it: tokens, their key/value cache, sampling state.
+ *
+ *   weft_model *model = NULL;
+ *   weft_generation *chat = NULL;
+ *   weft_error err = {sizeof err};
+ *   if (weft_model_open(&model, "smollm2", NULL, &err)) goto failed;
+ *   if (weft_generation_create(&chat, model, NULL, &err)) goto failed;
+ *   if (weft_generation_append_text(chat, "Once upon a time", 16, &err)) goto failed;
+ *   if (weft_generation_run(chat, on_text, NULL, NULL, &err)) goto failed;
+ *
+ * Thread words: `any` is safe everywhere; `exclusive` means any thread, but a second concurrent call on
+ * the same object is refused with SESSION_BUSY and changes nothing; `immutable` objects have no writer.
+ * Option structs begin with struct_size; weft_x_options_init fills the defaults written at each field,
+ * and fields are only ever appended. All text is UTF-8. The library prints nothing, never exits, sets
+ * no signal handler and no locale.
+ */
+#ifndef WEFT_WEFT_H
+#define WEFT_WEFT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "weft/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define WEFT_VERSION_MAJOR 0
+#define WEFT_VERSION_MINOR 1
+#define WEFT_VERSION_PATCH 0
+
+/* "0.1.0". Owner: static storage. Thread: any. */
+WEFT_API const char *weft_version(void);
+
+/* Frees what a weft function has handed out with "free with weft_free". NULL is fine. Thread: any. */
+WEFT_API void weft_free(void *p);
+
+/* ---- logging --------------------------------------------------------------------------------- */
+
+typedef enum weft_log_level {
+  WEFT_LOG_ERROR = 0,
+  WEFT_LOG_WARNING = 1,
+  WEFT_LOG_INFO = 2,
+  WEFT_LOG_DEBUG = 3
+} weft_log_level;
+typedef void weft_log_callback(void *user, int level, const char *line);
+
+/* Sends log lines of the whole process to `callback` (NULL: nowhere, the default). The callback runs on
+ * whatever thread logs, must not call weft, and gets no final newline. Thread: any. */
+WEFT_API void weft_log_set(weft_log_callback *callback, void *user);
+
+/* ---- models ---------------------------------------------------------------------------------- */
+
+typedef struct weft_model weft_model;
+
+typedef enum weft_kv { WEFT_KV_F16 = 0, WEFT_KV_F32 = 1, WEFT_KV_Q8 = 2 } weft_kv;
+typedef enum weft_precision {
+  WEFT_PRECISION_FAST = 0, /* activations may be quantised where weights are */
+  WEFT_PRECISION_EXACT = 1 /* everything multiplies in fp32 */
+} weft_precision;
+
+typedef struct weft_model_options {
+  size_t struct_size;
+  int n_threads;            /* 0: what affinity and the cgroup's quota allow */
+  weft_kv kv;               /* WEFT_KV_F16 */
+  weft_precision precision; /* WEFT_PRECISION_FAST */
+  int64_t context_tokens;   /* 0: the model's own; larger than that is refused */
+  int trust_links;          /* 0: links that lead out of the package are refused */
+  int use_cache;            /* 1: packed weights and imports are kept in the user's cache folder */
+  const char *model_file;   /* NULL: the package's own choice; else an ONNX file inside it */
+  const char *backend;      /* NULL: "native" */
+  int64_t chunk_tokens;     /* 0: 512. A prompt is read in runs of at most this many tokens */
+  /* Called with progress of import and packing, on the opening thread; NULL: silent. */
+  void (*progress)(void *user, uint64_t done, uint64_t total, const char *what);
+  void *progress_user;
+} weft_model_options;
+
+/* Fills the defaults. size is sizeof(weft_model_options) of the caller. Thread: any. */
+WEFT_API void weft_model_options_init(weft_model_options *options, size_t size);
+
+/* Opens a package folder, its metadata document, or a GGUF file (imported into the user's cache first).
+ *
+ * Owner:   *result is the caller's on success (weft_model_close); unchanged on failure.
+ * Thread:  any. The result is `immutable`.
+ * Errors:  IO, PACKAGE_INVALID, UNSUPPORTED (an operator or tokenizer part, by name), IMPORT,
+ *          OUT_OF_MEMORY (also when the estimate exceeds what this machine or cgroup allows),
+ *          INVALID_ARGUMENT.
+ */
+WEFT_API WEFT_NODISCARD weft_status weft_model_open(weft_model **result, const char *path,
+                                                    const weft_model_options *options,
+                                                    weft_error *err);
+/* Gives up the caller's hold. What a generation still uses lives until that generation is closed, so
+ * any order of closing works. NULL is fine. Thread: any. */
+WEFT_API void weft_model_close(weft_model *model);
+
+typedef struct weft_model_info {
+  size_t struct_size;
+  int64_t context_tokens; /* in force */
+  int64_t vocab;          /* width of the logits */
+  int n_threads;
+  const char *backend, *cpu_level, *precision, *kind; /* borrowed from the model */
+  int is_packed;          /* rows of several conversations share one run */
+  const char *why_not_packed;
+  int has_chat_template;
+  size_t weight_bytes, kv_bytes_per_token;
+  uint64_t load_ms;
+  int32_t bos_id;         /* -1: none */
+  size_t n_end_ids;
+  const int32_t *end_ids; /* borrowed from the model */
+} weft_model_info;
+/* Thread: any. Fields past info->struct_size are left alone. */
+WEFT_API void weft_model_describe(const weft_model *model, weft_model_info *info);
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+typedef enum weft_tokenize_flags {
+  WEFT_TOKENIZE_DEFAULT = 0,
+  WEFT_TOKENIZE_NO_SPECIAL = 1, /* adds no start or end tokens */
+  WEFT_TOKENIZE_CONTENT = 2     /* control tokens in the text stay text */
+} weft_tokenize_flags;
+
+/* Text to ids. Owner: *ids is the caller's (weft_free). Thread: any.
+ * Errors: INVALID_ARGUMENT, TOKENIZER, OUT_OF_MEMORY. Units: n_text bytes, n_ids ids. */
+WEFT_API WEFT_NODISCARD weft_status weft_tokenize(const weft_model *model, const char *text,
+                                                  size_t n_text, unsigned flags, int32_t **ids,
+                                                  size_t *n_ids, weft_error *err);
+/* Ids to text. skip_special leaves special tokens out. The text is terminated; ill-formed bytes are as
+ * the tokens give them. Owner: *text is the caller's (weft_free). Thread: any.
+ * Errors: INVALID_ARGUMENT (an id outside the vocabulary). */
+WEFT_API WEFT_NODISCARD weft_status weft_detokenize(const weft_model *model, const int32_t *ids,
+                                                    size_t n_ids, int skip_special, char **text,
+                                                    size_t *n_text, weft_error *err);
+/* The chat template over a JSON object {"messages": [...], "tools": [...], "add_generation_prompt": true,
+ * any other variable} or a list of messages. Owner: *text is the caller's (weft_free). Thread: any.
+ * Errors: PARSE (JSON), TEMPLATE (line and column), INVALID_ARGUMENT (no template). */
+WEFT_API WEFT_NODISCARD weft_status weft_chat_text(const weft_model *model, const char *json,
+                                                   size_t n_json, char **text, size_t *n_text,
+                                                   weft_error *err);
+/* The same, as ids: what users typed never becomes a control token. */
+WEFT_API WEFT_NODISCARD weft_status weft_chat_ids(const weft_model *model, const char *json,
+                                                  size_t n_json, int32_t **ids, size_t *n_ids,
+                                                  weft_error *err);
+
+/* ---- generations ------------------------------------------------------------------------------ */
+
+typedef struct weft_generation weft_generation;
+
+typedef struct weft_bias {
+  int32_t id;
+  float bias;
+} weft_bias;
+
+typedef struct weft_generation_options {
+  size_t struct_size;
+  int greedy;               /* 0; wins over all other sampling options */
+  float temperature;        /* NaN: the package's default, else 1; 0 is greedy */
+  int32_t top_k;            /* -1: the package's default; 0 is off */
+  float top_p;              /* NaN: the package's default; 0 is greedy */
+  float min_p;              /* NaN: the package's default */
+  float typical_p;          /* NaN: the package's default */
+  float repetition_penalty; /* NaN: the package's default; counts prompt and generated tokens */
+  float presence_penalty;   /* NaN: none; counts generated tokens only */
+  float frequency_penalty;  /* NaN: none; counts generated tokens only */
+  const weft_bias *biases;  /* NULL */
+  size_t n_biases;          /* 0 */
+  int has_seed;             /* 0: a fresh seed each time */
+  uint64_t seed;
+  int64_t max_tokens;       /* -1: until the context is full; 0: an empty answer */
+  const char *const *stops; /* NULL; texts that end the answer and are left out of it */
+  size_t n_stops;
+  int ignore_eos;           /* 1: end ids are never chosen */
+  int n_logprobs;           /* -1: none; 0: the chosen token only; N: and N alternatives */
+  int n_lookup;             /* 0; prompt-lookup speculation of up to N tokens a step (greedy only) */
+} weft_generation_options;
+WEFT_API void weft_generation_options_init(weft_generation_options *options, size_t size);
+
+typedef enum weft_finish {
+  WEFT_FINISH_NONE = 0, /* not ended */
+  WEFT_FINISH_STOP,     /* an end id or a stop text */
+  WEFT_FINISH_LENGTH,   /* max_tokens or the context */
+  WEFT_FINISH_CANCELLED,
+  WEFT_FINISH_ERROR
+} weft_finish;
+WEFT_API const char *weft_finish_name(weft_finish finish); /* "stop"; static storage */
+
+typedef struct weft_logprob {
+  int32_t id;
+  float logprob; /* natural logarithm, of the raw distribution */
+} weft_logprob;
+
+/* One generated token. Pointers are borrowed and valid until the next call on the generation. */
+typedef struct weft_token {
+  size_t struct_size;
+  int32_t id;
+  const char *text; /* text that became certain with this token; whole characters; may be "" */
+  size_t n_text;
+  const char *bytes; /* the token's own true bytes */
+  size_t n_bytes;
+  weft_finish finish; /* why the answer ended with this token, NONE if it goes on */
+  float logprob;      /* of the raw distribution; 0 when n_logprobs is -1 */
+  const weft_logprob *alternatives; /* [n_alternatives], best first */
+  size_t n_alternatives;
+} weft_token;
+
+/* Starts an empty conversation. options NULL: all defaults.
+ * Owner: *result is the caller's (weft_generation_close); it holds the model. Thread: any.
+ * Errors: INVALID_ARGUMENT (an option, by name), OUT_OF_MEMORY. */
+WEFT_API WEFT_NODISCARD weft_status weft_generation_create(weft_generation **result,
+                                                           weft_model *model,
+                                                           const weft_generation_options *options,
+                                                           weft_error *err);
+/* Releases everything. Inside one's own callback the release is deferred until the callback returns.
+ * NULL is fine. Thread: exclusive; a call while another thread is inside waits for nothing: it cancels
+ * that call and the object goes when it returns. */
+WEFT_API void weft_generation_close(weft_generation *g);
+
+/* Changes the options for what comes next; the conversation stays. Thread: exclusive. */
+WEFT_API WEFT_NODISCARD weft_status weft_generation_configure(
+    weft_generation *g, const weft_generation_options *options, weft_error *err);
+
+/* Appends tokens to the conversation and runs the prompt phase over them; begins a new answer.
+ *
+ * Owner:   tokens stay the caller's and are not kept after return.
+ * Thread:  exclusive.
+ * Errors:  SESSION_BUSY (retry), INVALID_ARGUMENT (an id outside the vocabulary), CONTEXT_FULL (both
+ *          counts), CANCELLED, OUT_OF_MEMORY. On any error the conversation is as it was.
+ */
+WEFT_API WEFT_NODISCARD weft_status weft_generation_append(weft_generation *g,
+                                                           const int32_t *tokens, size_t n_tokens,
+                                                           weft_error *err);
+/* Tokenizes (with the tokenizer's own start tokens if the conversation is empty) and appends. */
+WEFT_API WEFT_NODISCARD weft_status weft_generation_append_text(weft_generation *g,
+                                                                const char *text, size_t n_text,
+                                                                weft_error *err);
+/* Makes the conversation exactly these tokens, keeping the part of the cache that they share with what
+ * is there; *n_cached (may be NULL) is that part's length. For chats whose template is rendered anew. */
+WEFT_API WEFT_NODISCARD weft_status weft_generation_set(weft_generation *g, const int32_t *tokens,
+                                                        size_t n_tokens, size_t *n_cached,
+                                                        weft_error *err);
+
+/* Chooses the next token and appends it. After the answer ended (finish) further steps are refused with
+ * CLOSED until something is appended. token->struct_size must be set.
+ * Errors: INVALID_ARGUMENT (an empty conversation), NOT_FINITE, CONTEXT_FULL, CANCELLED, SESSION_BUSY. */
+WEFT_API WEFT_NODISCARD weft_status weft_generation_step(weft_generation *g, weft_token *token,
+                                                         weft_error *err);
+
+/* Returns 0 to go on, anything else to cancel. Runs on the thread that called weft_generation_run; may
+ * read the generation and close it, not run it. */
+typedef int weft_token_callback(void *user, weft_generation *g, const weft_token *token);
+
+typedef struct weft_result {
+  size_t struct_size;
+  weft_finish finish;
+  int64_t prompt_tokens, completion_tokens, cached_tokens;
+  double prefill_ms, decode_ms;
+} weft_result;
+
+/* Steps until the answer ends. callback and result may be NULL. result->finish tells why; an answer that
+ * was cancelled or failed keeps the tokens it has. Errors: as weft_generation_step. */
+WEFT_API WEFT_NODISCARD weft_status weft_generation_run(weft_generation *g,
+                                                        weft_token_callback *callback, void *user,
+                                                        weft_result *result, weft_error *err);
+
+/* Forgets all tokens after the first n_tokens; 0 empties the conversation. The next step or logits read
+ * gives what a fresh conversation of these tokens would. Thread: exclusive.
+ * Errors: INVALID_ARGUMENT (longer than it is). */
+WEFT_API WEFT_NODISCARD weft_status weft_generation_rewind(weft_generation *g, size_t n_tokens,
+                                                           weft_error *err);
+/* Tokens in the conversation, prompt and answers. Thread: exclusive (0 while another thread is inside). */
+WEFT_API size_t weft_generation_length(const weft_generation *g);
+/* The tokens themselves. Borrowed until the next call that changes the conversation. */
+WEFT_API const int32_t *weft_generation_tokens(const weft_generation *g);
+
+/* Raw logits after the last token. Shapes: logits is [n_logits = vocab], the caller's.
+ * Errors: INVALID_ARGUMENT (empty conversation, wrong n_logits). */
+WEFT_API WEFT_NODISCARD weft_status weft_generation_logits(weft_generation *g, float *logits,
+                                                           size_t n_logits, weft_error *err);
+/* Raw logits after each of n_tokens tokens appended to an EMPTY conversation: [n_tokens, vocab] into the
+ * caller's buffer; the tokens become the conversation. */
+WEFT_API WEFT_NODISCARD weft_status weft_generation_append_logits(weft_generation *g,
+                                                                  const int32_t *tokens,
+                                                                  size_t n_tokens, float *logits,
+                                                                  size_t n_logits,
+                                                                  weft_error *err);
+
+/* ---- cancelling from elsewhere ------------------------------------------------------------------ */
+
+/* A counted handle that may outlive the generation. */
+typedef struct weft_cancel weft_cancel;
+/* Owner: the caller (weft_cancel_release). NULL: no memory. Thread: any while the generation lives. */
+WEFT_API weft_cancel *weft_generation_cancel_handle(weft_generation *g);
+/* Ends the running call at its next step (a prompt at its next chunk), or the next call if none runs.
+ * After the generation is gone it does nothing. Thread: any; also from a signal handler. */
+WEFT_API void weft_cancel_request(weft_cancel *c);
+WEFT_API void weft_cancel_release(weft_cancel *c); /* NULL is fine. Thread: any. */
+
+/* ---- import and inspection ------------------------------------------------------------------- */
+
+typedef struct weft_import_options {
+  size_t struct_size;
+  void (*progress)(void *user, uint64_t done, uint64_t total, const char *what); /* NULL */
+  void *progress_user;
+  int dequantize; /* 0; 1: fp32 weights instead of the file's own types */
+} weft_import_options;
+WEFT_API void weft_import_options_init(weft_import_options *options, size_t size);
+/* Converts a GGUF file into a package folder, which must not exist yet (or be empty). Nothing half-made
+ * is left behind. Thread: any. Errors: IMPORT, IO, UNSUPPORTED, PACKAGE_INVALID. */
+WEFT_API WEFT_NODISCARD weft_status weft_import(const char *source, const char *out_dir,
+                                                const weft_import_options *options, weft_error *err);
+
+/* What weft makes of a package or an ONNX file, as text ("text", "json" or "dot").
+ * Owner: *text is the caller's (weft_free). Thread: any. */
+WEFT_API WEFT_NODISCARD weft_status weft_inspect(const char *path,
+                                                 const weft_model_options *options,
+                                                 const char *format, char **text, weft_error *err);
+
+/* ---- plain graphs -------------------------------------------------------------------------------- */
+
+/* A dense row-major tensor. dtype is numbered as ONNX's TensorProto.DataType (1 float32, 7 int64 ...);
+ * 4-bit and other packed types are not exchanged. */
+typedef struct weft_tensor {
+  size_t struct_size;
+  const char *name;
+  int dtype, rank;
+  const int64_t *dims;
+  const void *data;
+  size_t n_bytes;
+} weft_tensor;
+
+typedef struct weft_graph weft_graph;
+/* Opens one ONNX file as a plain graph. Owner: *result is the caller's. Thread: any. */
+WEFT_API WEFT_NODISCARD weft_status weft_graph_open(weft_graph **result, const char *path,
+                                                    const weft_model_options *options,
+                                                    weft_error *err);
+WEFT_API void weft_graph_close(weft_graph *graph);
+/* Ports: name, dtype, rank (-1 unknown), dims (-1 symbolic); NULL data. Borrowed from the graph. */
+WEFT_API size_t weft_graph_n_inputs(const weft_graph *graph);
+WEFT_API size_t weft_graph_n_outputs(const weft_graph *graph);
+WEFT_API void weft_graph_input(const weft_graph *graph, size_t i, weft_tensor *port);
+WEFT_API void weft_graph_output(const weft_graph *graph, size_t i, weft_tensor *port);
+/* Runs it once. Outputs are borrowed from the graph until its next run or close. Thread: exclusive.
+ * Shapes: outputs is [weft_graph_n_outputs]. Errors: INVALID_ARGUMENT (a missing, unknown or misshapen
+ * input, by name), OUT_OF_MEMORY, BACKEND. */
+WEFT_API WEFT_NODISCARD weft_status weft_graph_run(weft_graph *graph, const weft_tensor *inputs,
+                                                   size_t n_inputs, weft_tensor *outputs,
+                                                   weft_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
