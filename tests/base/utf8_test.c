@@ -34,10 +34,21 @@ static void every_code_point_survives_a_round_trip(void **state) {
 
 static void floats_are_written_as_python_writes_them(void **state) {
   (void)state;
-  static const struct { double v; const char *text; } rows[] = {
-      {1.0, "1.0"}, {0.1, "0.1"}, {1e-7, "1e-07"}, {1e16, "1e+16"}, {123456789012345.0, "123456789012345.0"},
-      {0.0001, "0.0001"}, {-2.5, "-2.5"}, {1e22, "1e+22"}, {1.5e300, "1.5e+300"}, {5e-324, "5e-324"},
-      {0.30000000000000004, "0.30000000000000004"}, {100.0, "100.0"}};
+  static const struct {
+    double v;
+    const char *text;
+  } rows[] = {{1.0, "1.0"},
+              {0.1, "0.1"},
+              {1e-7, "1e-07"},
+              {1e16, "1e+16"},
+              {123456789012345.0, "123456789012345.0"},
+              {0.0001, "0.0001"},
+              {-2.5, "-2.5"},
+              {1e22, "1e+22"},
+              {1.5e300, "1.5e+300"},
+              {5e-324, "5e-324"},
+              {0.30000000000000004, "0.30000000000000004"},
+              {100.0, "100.0"}};
   for (size_t i = 0; i < WF_ARRAY_LEN(rows); i++) {
     wf_buf b = {0};
     wf_buf_add_f64(&b, rows[i].v);
@@ -51,7 +62,8 @@ static void floats_are_written_as_python_writes_them(void **state) {
 
 static void junk_is_no_number(void **state) {
   (void)state;
-  static const char *const junk[] = {"", "-", "1x", "nan", "inf", "0x10", "1e", " 1", "1 ", ".", "1,5"};
+  static const char *const junk[] = {"",   "-",  "1x", "nan", "inf", "0x10",
+                                     "1e", " 1", "1 ", ".",   "1,5"};
   for (size_t i = 0; i < WF_ARRAY_LEN(junk); i++) {
     double v;
     int64_t n;

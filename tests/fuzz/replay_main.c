@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs a fuzz target over every file of the folders (or files) it is given, without a fuzzing engine,
- * so that each input once found stays a test. Prints how many inputs it read. */
+/* Runs a fuzz target over every file of the folders (or files) it is given, without a fuzzing
+ * engine, so that each input once found stays a test. Prints how many inputs it read. */
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -13,24 +13,24 @@
 #include "base/error.h"
 
 /* Fails the test with the error's own sentence when `call` does not give WEFT_OK. */
-#define assert_ok(call, err)                                                        \
-  do {                                                                              \
-    const weft_status assert_st_ = (call);                                          \
-    if (assert_st_ != WEFT_OK) {                                                    \
+#define assert_ok(call, err)                                                          \
+  do {                                                                                \
+    const weft_status assert_st_ = (call);                                            \
+    if (assert_st_ != WEFT_OK) {                                                      \
       fail_msg("%s: %s (%s)", weft_status_name(assert_st_), (err)->what, (err)->fix); \
-    }                                                                               \
+    }                                                                                 \
   } while (0)
 
 /* Fails unless `call` gives exactly `status` and the error carries it with a sentence. */
-#define assert_refused(call, expected, err)                                         \
-  do {                                                                              \
-    const weft_status assert_st_ = (call);                                          \
-    if (assert_st_ != (expected)) {                                                 \
-      fail_msg("expected %s, got %s: %s", weft_status_name(expected),               \
-               weft_status_name(assert_st_), assert_st_ ? (err)->what : "");        \
-    }                                                                               \
-    assert_int_equal((err)->status, (expected));                                    \
-    assert_true((err)->what[0] != '\0');                                            \
+#define assert_refused(call, expected, err)                                  \
+  do {                                                                       \
+    const weft_status assert_st_ = (call);                                   \
+    if (assert_st_ != (expected)) {                                          \
+      fail_msg("expected %s, got %s: %s", weft_status_name(expected),        \
+               weft_status_name(assert_st_), assert_st_ ? (err)->what : ""); \
+    }                                                                        \
+    assert_int_equal((err)->status, (expected));                             \
+    assert_true((err)->what[0] != '\0');                                     \
   } while (0)
 
 #endif
