@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+# Each instruction-set file of src/kernels is built with its own flags and holds nothing else; the
+# suffix of its name says which.
+file(GLOB kernel_files CONFIGURE_DEPENDS src/kernels/*.c)
+foreach(file ${kernel_files})
+  if(file MATCHES "_avx2\\.c$")
+    set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mf16c;-mbmi2")
+  elseif(file MATCHES "_avx512\\.c$")
+    set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS
+      "-mavx2;-mfma;-mf16c;-mbmi2;-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl")
+  elseif(file MATCHES "_avx512vnni\\.c$")
+    set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS
+      "-mavx2;-mfma;-mf16c;-mbmi2;-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512vnni")
+  elseif(file MATCHES "_avx512bf16\\.c$")
+    set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS
+      "-mavx2;-mfma;-mf16c;-mbmi2;-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512vnni;-mavx512bf16")
+  elseif(file MATCHES "_neondot\\.c$")
+    set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS "-march=armv8.2-a+dotprod+fp16")
+  endif()
+endforeach()
