@@ -46,7 +46,9 @@
   X(F4E2M1, 23, 4, "float4e2m1")         \
   X(F8E8M0, 24, 8, "float8e8m0")         \
   X(U2, 25, 2, "uint2")                  \
-  X(I2, 26, 2, "int2")
+  X(I2, 26, 2, "int2")                   \
+  X(F6E2M3, 27, 6, "float6e2m3")         \
+  X(F6E3M2, 28, 6, "float6e3m2")
 
 typedef enum wf_dtype {
 #define WF_X(name, number, bits, text) WF_DTYPE_##name = number,
@@ -62,7 +64,7 @@ const char *wf_dtype_name(wf_dtype t);
 bool wf_dtype_is_float(wf_dtype t);  /* float64 down to float4, not complex */
 bool wf_dtype_is_int(wf_dtype t);    /* signed and unsigned, not bool */
 bool wf_dtype_is_signed(wf_dtype t); /* of the integers */
-/* Bytes of n elements, the last byte padded for 1-, 2- and 4-bit types; false on overflow or for a
+/* Bytes of n elements, the last byte padded for types below 8 bits; false on overflow or for a
  * type without a size. */
 bool wf_dtype_bytes(wf_dtype t, size_t n, size_t *n_bytes) WF_NODISCARD;
 /* Product of the dims (1 for rank 0); false when a dim is negative or the product overflows. */

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening and closing a model, and looking things up in it. */
+#include "onnx/reader.h"
+
+static weft_status read_bytes(wf_onnx_model **result, onnx_reader *r, wire_span bytes) {
+  weft_status st = WEFT_OK;
+  wf_arena *arena = wf_arena_create();
+  if (!arena) WF_TRY(wf_fail_memory(r->err, 0, "an ONNX model"));
+  r->arena = arena;
+  wf_onnx_model *m = wf_arena_alloc(arena, sizeof *m);
+  if (!m) WF_TRY(wf_fail_memory(r->err, sizeof *m, "an ONNX model"));
+  WF_TRY(onnx_read_model(r, bytes, m));
+  const wf_map **maps = wf_arena_calloc(arena, r->maps.n, sizeof *maps);
+  if (!maps) WF_TRY(wf_fail_memory(r->err, r->maps.n * sizeof *maps, "file mappings"));
+  for (size_t i = 0; i < r->maps.n; i++) maps[i] = r->maps.at[i];
+  m->maps = maps;
+  m->n_maps = r->maps.n;
+  m->arena = arena;
+  wf_vec_free(&r->maps); /* the model owns the mappings now */
+  *result = m;
+  arena = NULL;
+out:
+  wf_arena_destroy(arena);
+  onnx_externals_free(r, true);
+  return st;
+}
+
+weft_status wf_onnx_read(wf_onnx_model **result, const void *bytes, size_t n_bytes,
+                         const char *name, const char *dir, const wf_onnx_options *options,
+                         weft_error *err) {
+  onnx_reader r = {.file = {name, bytes, false}, .dir = dir, .err = err};
+  if (options) r.options = *options;
+  *result = NULL;
+  return read_bytes(result, &r, (wire_span){bytes, n_bytes});
+}
+
+weft_status wf_onnx_open(wf_onnx_model **result, const char *path, const wf_onnx_options *options,
+                         weft_error *err) {
+  weft_status st = WEFT_OK;
+  char *dir = NULL;
+  wf_map *map = wf_zalloc(sizeof *map);
+  onnx_reader r = {.err = err};
+  *result = NULL;
+  if (!map) WF_TRY(wf_fail_memory(err, sizeof *map, "a file mapping"));
+  dir = wf_path_dir(path);
+  if (!dir) WF_TRY(wf_fail_memory(err, 0, "a path"));
+  WF_TRY(wf_map_open(map, path, err));
+  if (!wf_vec_push(&r.maps, map)) {
+    wf_map_close(map);
+    WF_TRY(wf_fail_memory(err, sizeof map, "file mappings"));
+  }
+  r.main_map = map;
+  const wire_span bytes = {map->at, map->n_bytes};
+  map = NULL; /* r.maps owns it, and the model after success */
+  r.file = (wire_file){path, bytes.at, false};
+  r.dir = dir;
+  if (options) r.options = *options;
+  st = read_bytes(result, &r, bytes);
+out:
+  wf_free(map);
+  wf_free(dir);
+  return st;
+}
+
+void wf_onnx_close(wf_onnx_model *m) {
+  if (!m) return;
+  for (size_t i = 0; i < m->n_maps; i++) {
+    wf_map *map = wf_unconst(m->maps[i]); /* the model owns it; readers see it const */
+    wf_map_close(map);
+    wf_free(map);
+  }
+  wf_arena_destroy(m->arena);
+}
+
+weft_status wf_onnx_check(const wf_onnx_model *m, weft_error *err) {
+  for (size_t i = 0; i < m->n_maps; i++) WF_RETURN_IF_ERROR(wf_map_check(m->maps[i], err));
+  return WEFT_OK;
+}
+
+wf_str wf_onnx_prop_get(const wf_onnx_model *m, const char *key) {
+  for (size_t i = 0; i < m->n_props; i++) {
+    if (wf_str_is(m->props[i].key, key)) return m->props[i].value;
+  }
+  return (wf_str){0};
+}
+
+int64_t wf_onnx_opset_version(const wf_onnx_model *m, wf_str domain) {
+  for (size_t i = 0; i < m->n_opsets; i++) {
+    if (wf_str_eq(m->opsets[i].domain, domain)) return m->opsets[i].version;
+  }
+  return 0;
+}
