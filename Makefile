@@ -4,6 +4,7 @@
 
 PREFIX ?= /usr/local
 DESTDIR ?=
+BUILD ?= build
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 PRESET ?= release
 
@@ -11,7 +12,7 @@ PRESET ?= release
         clean format symbols help
 
 build:
-	@cmake --preset release --log-level=WARNING -DCMAKE_INSTALL_PREFIX=$(PREFIX)
+	@cmake --preset release --log-level=WARNING -DCMAKE_INSTALL_PREFIX="$(PREFIX)"
 	@cmake --build build -j $(JOBS) --target all
 
 deps:
@@ -50,11 +51,12 @@ coverage:
 	@tools/deps check
 	@python3 tools/coverage
 
-install: build
-	@DESTDIR=$(DESTDIR) cmake --install build --prefix $(PREFIX)
+# BUILD=FOLDER installs from another build folder as it is.
+install: $(if $(filter build,$(BUILD)),build)
+	@DESTDIR="$(DESTDIR)" cmake --install "$(BUILD)" --prefix "$(PREFIX)"
 
 uninstall:
-	@tools/uninstall "$(DESTDIR)$(PREFIX)" build/install_manifest.txt "$(DESTDIR)"
+	@tools/uninstall "$(DESTDIR)$(PREFIX)" "$(BUILD)/install_manifest.txt" "$(DESTDIR)"
 
 format:
 	@git ls-files '*.c' '*.h' | xargs clang-format-14 -i
