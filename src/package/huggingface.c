@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A folder with config.json and ONNX files in it or in onnx/, as optimum and transformers.js write it.
+ * The ports carry the names both tools give them; which of them exist is read from the graph. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "package/reader.h"
+
+static const char doc[] = "config.json";
+
+/* The best file that is there: full precision first, then the least lossy. A folder with several is
+ * told apart by --model-file. */
+static const char *const candidates[] = {
+    "model",      "decoder_model_merged", "decoder_with_past_model", "model_fp16",
+    "model_bf16", "model_q8",             "model_quantized",         "model_int8",
+    "model_uint8", "model_q4",            "model_q4f16",             "decoder_model"};
+static const char *const folders[] = {"onnx", "."};
+
+static weft_status choose_model(wf_package *p, const wf_package_options *o, weft_error *err) {
+  weft_status st = WEFT_OK;
+  char *path = NULL;
+  if (o->model_file) {
+    /* a bare name is looked for in onnx/ as well, with or without its ending */
+    for (size_t f = 0; f < WF_ARRAY_LEN(folders) * 2 && !path; f++) {
+      wf_buf name = {0};
+      wf_buf_printf(&name, "%s/%s%s", folders[f / 2], o->model_file, f % 2 ? ".onnx" : "");
+      char *full = wf_buf_cstr(&name) ? wf_path_join(p->root, name.at) : NULL;
+      if (full && wf_path_exists(full) && !wf_path_is_dir(full)) {
+        st = wf_path_confine(p->root, name.at, o->trust_links, &path, err);
+      }
+      wf_free(full);
+      wf_buf_deinit(&name);
+      WF_TRY(st);
+    }
+    if (!path) {
+      WF_TRY(wf_path_confine(p->root, o->model_file, o->trust_links, &path, err));
+    }
+  }
+  for (size_t c = 0; c < WF_ARRAY_LEN(candidates) && !path; c++) {
+    for (size_t f = 0; f < WF_ARRAY_LEN(folders) && !path; f++) {
+      char name[96];
+      snprintf(name, sizeof name, "%s/%s.onnx", folders[f], candidates[c]);
+      char *full = wf_path_join(p->root, name);
+      const bool is_there = full && wf_path_exists(full);
+      wf_free(full);
+      if (is_there) WF_TRY(wf_path_confine(p->root, name, o->trust_links, &path, err));
+    }
+  }
+  if (!path) {
+    st = wf_fail(err, WEFT_PACKAGE_INVALID, "export the model to ONNX into this folder, or use --model-file",
+                 "package '%s' holds config.json but no ONNX model", p->root);
+    goto out;
+  }
+  p->model = wf_arena_strdup(p->arena, path);
+  if (!p->model) st = wf_fail_memory(err, 0, "a path");
+out:
+  free(path);
+  return st;
+}
+
+static bool has_port(const wf_onnx_value_info *list, size_t n, wf_str name) {
+  for (size_t i = 0; i < n; i++) {
+    if (wf_str_eq(list[i].name, name)) return true;
+  }
+  return false;
+}
+
+static wf_str port_or_none(const wf_onnx_graph *g, const char *name) {
+  return has_port(g->inputs, g->n_inputs, wf_str_of(name)) ? wf_str_of(name) : (wf_str){0};
+}
+
+/* past_key_values.N.key with present.N.key, for N from 0 without a gap. */
+static weft_status read_states(wf_package *p, const wf_onnx_graph *g, weft_error *err) {
+  size_t n = 0;
+  wf_str name;
+  for (;; n++) {
+    if (n > g->n_inputs) break;
+    WF_RETURN_IF_ERROR(wf_package_expand(p, doc, "past_key_values.%d.key", n, &name, err));
+    if (!has_port(g->inputs, g->n_inputs, name)) break;
+  }
+  wf_state_ports *states = wf_arena_calloc(p->arena, n + 1, sizeof *states);
+  if (!states) return wf_fail_memory(err, 0, "state ports");
+  for (size_t i = 0; i < n; i++) {
+    WF_RETURN_IF_ERROR(wf_package_expand(p, doc, "past_key_values.%d.key", i, &states[i].past_key, err));
+    WF_RETURN_IF_ERROR(wf_package_expand(p, doc, "past_key_values.%d.value", i, &states[i].past_value, err));
+    WF_RETURN_IF_ERROR(wf_package_expand(p, doc, "present.%d.key", i, &states[i].present_key, err));
+    WF_RETURN_IF_ERROR(wf_package_expand(p, doc, "present.%d.value", i, &states[i].present_value, err));
+  }
+  p->ports.states = states;
+  p->ports.n_states = p->n_layers = n;
+  return WEFT_OK;
+}
+
+static weft_status read_ports(wf_package *p, const wf_onnx_graph *g, weft_error *err) {
+  p->ports.input_ids = port_or_none(g, "input_ids");
+  p->ports.inputs_embeds = port_or_none(g, "inputs_embeds");
+  p->ports.attention_mask = port_or_none(g, "attention_mask");
+  p->ports.position_ids = port_or_none(g, "position_ids");
+  p->ports.logits = WF_STR("logits");
+  if (p->ports.input_ids.n == 0) {
+    return wf_fail(err, WEFT_UNSUPPORTED, "use a decoder-only text model",
+                   "the graph of '%s' has no input 'input_ids': it is no text decoder", p->model);
+  }
+  if (has_port(g->inputs, g->n_inputs, WF_STR("use_cache_branch"))) {
+    return wf_fail(err, WEFT_UNSUPPORTED,
+                   "export the model again with a current optimum, which writes one graph with past",
+                   "'%s' is a merged decoder with 'use_cache_branch'", p->model);
+  }
+  return read_states(p, g, err);
+}
+
+weft_status wf_package_read_huggingface(wf_package *p, const wf_package_options *o, weft_error *err) {
+  weft_status st = WEFT_OK;
+  json_t *config = NULL;
+  wf_onnx_model *onnx = NULL;
+  int64_t n_kv_heads, n_heads, hidden, head_size, id;
+  p->kind = "huggingface";
+  WF_TRY(wf_package_json(p, o, doc, false, &config, err));
+  const json_t *text = json_object_get(config, "text_config");
+  if (!json_is_object(text)) text = config;
+  WF_TRY(wf_json_get_string(p, config, doc, "model_type", "", &p->model_type, err));
+  WF_TRY(wf_json_get_int(text, doc, "max_position_embeddings", 1, INT32_MAX, 0, &p->context_tokens, err));
+  WF_TRY(wf_json_get_int(text, doc, "vocab_size", 1, INT32_MAX, 0, &p->vocab, err));
+  WF_TRY(wf_json_get_int(text, doc, "num_attention_heads", 1, 65536, 0, &n_heads, err));
+  WF_TRY(wf_json_get_int(text, doc, "num_key_value_heads", 1, 65536, n_heads, &n_kv_heads, err));
+  WF_TRY(wf_json_get_int(text, doc, "hidden_size", 1, INT32_MAX, 0, &hidden, err));
+  WF_TRY(wf_json_get_int(text, doc, "head_dim", 1, 65536, n_heads ? hidden / n_heads : 0, &head_size, err));
+  const int32_t *bos_ids = NULL;
+  size_t n_bos_ids = 0;
+  WF_TRY(wf_json_get_ids(p, config, doc, "bos_token_id", &bos_ids, &n_bos_ids, err));
+  p->bos_id = n_bos_ids ? bos_ids[0] : -1;
+  WF_TRY(wf_json_get_int(config, doc, "pad_token_id", -1, INT32_MAX, -1, &id, err));
+  p->pad_id = (int32_t)id;
+  WF_TRY(wf_json_get_ids(p, config, doc, "eos_token_id", &p->end_ids, &p->n_end_ids, err));
+  WF_TRY(choose_model(p, o, err));
+  const wf_onnx_options onnx_options = {.trust_links = o->trust_links, .without_external = true};
+  WF_TRY(wf_onnx_open(&onnx, p->model, &onnx_options, err));
+  WF_TRY(read_ports(p, &onnx->graph, err));
+  WF_TRY(wf_package_bind_ports(p, onnx, n_kv_heads, head_size, err));
+  WF_TRY(wf_package_read_text(p, o, err));
+  WF_TRY(wf_package_read_generation(p, o, err));
+out:
+  wf_onnx_close(onnx);
+  json_decref(config);
+  return st;
+}
