@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+# bash completion for weft
+_weft() {
+  local cur prev command i options
+  COMPREPLY=()
+  cur=${COMP_WORDS[COMP_CWORD]}
+  prev=${COMP_WORDS[COMP_CWORD - 1]}
+  local model="--backend --threads --kv --context --precision --model-file --trust-links --log --help"
+  local decode="--greedy --temperature --temp --top-k --top-p --min-p --typical-p --repetition-penalty
+    --presence-penalty --frequency-penalty --logit-bias --seed --stop --max-tokens --ignore-eos --logprobs"
+
+  for ((i = 1; i < COMP_CWORD; i++)); do
+    case ${COMP_WORDS[i]} in
+      -*) ;;
+      *) command=${COMP_WORDS[i]}; break ;;
+    esac
+  done
+  if [[ -z $command ]]; then
+    mapfile -t COMPREPLY < <(compgen -W "run import inspect validate tokenize detokenize template exec logits bench
+      cache providers --version --help" -- "$cur")
+    return
+  fi
+  case $prev in
+    --backend) mapfile -t COMPREPLY < <(compgen -W "native ort auto" -- "$cur"); return ;;
+    --kv) mapfile -t COMPREPLY < <(compgen -W "f32 f16 q8" -- "$cur"); return ;;
+    --precision) mapfile -t COMPREPLY < <(compgen -W "exact fast" -- "$cur"); return ;;
+    --log) mapfile -t COMPREPLY < <(compgen -W "error warning info debug" -- "$cur"); return ;;
+    --threads | -t | --context | --temperature | --temp | --top-k | --top-p | --min-p | --typical-p | \
+      --repetition-penalty | --presence-penalty | --frequency-penalty | --logit-bias | --seed | --stop | --max-tokens | \
+      --logprobs | --ids | --now | --system | --pair) return ;;
+    -p) [[ $command == run || $command == bench ]] && return ;;
+    --output-dir) mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+  esac
+  case $command in
+    run) options="-p -f --messages --ids --raw --system --json $decode $model" ;;
+    import) options="-o --portable --help" ;;
+    inspect) options="--json --dot $model" ;;
+    validate) options="--strict --json --help" ;;
+    tokenize) options="--pair --no-special --offsets --json --help" ;;
+    detokenize) options="--skip-special --help" ;;
+    template) options="--template --now --help" ;;
+    exec) options="--input --output-dir $model" ;;
+    logits) options="--ids --output $model" ;;
+    bench) options="-p -n -d -t --json $model" ;;
+    cache) mapfile -t COMPREPLY < <(compgen -W "list clear --help" -- "$cur"); return ;;
+    providers) options="--help" ;;
+  esac
+  if [[ $cur == -* ]]; then
+    mapfile -t COMPREPLY < <(compgen -W "$options" -- "$cur")
+  else
+    compopt -o filenames 2>/dev/null
+    mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+  fi
+}
+complete -F _weft weft
