@@ -15,6 +15,12 @@
 #define WF_ALIGNED(n) __attribute__((aligned(n)))
 #define WF_PREFETCH(p) __builtin_prefetch(p)
 #define WF_THREAD_LOCAL _Thread_local
+/* Before a loop with a constant count whose arrays must live in registers. */
+#ifdef __clang__
+#define WF_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define WF_UNROLL _Pragma("GCC unroll 16")
+#endif
 #else
 #define WF_PRINTF(fmt_at, args_at)
 #define WF_NODISCARD
@@ -27,6 +33,7 @@
 #define WF_ALIGNED(n)
 #define WF_PREFETCH(p) ((void)(p))
 #define WF_THREAD_LOCAL _Thread_local
+#define WF_UNROLL
 #endif
 
 /* clang's thread-safety analysis: which role or lock a function needs and a field is guarded by.
