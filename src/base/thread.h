@@ -8,6 +8,15 @@
 
 #include "base/error.h"
 
+/* The role of a worker's thread for clang's thread-safety analysis: never defined, only named. It is
+ * entered where a worker's work begins (its main function, or the lock that makes a caller the worker),
+ * and what belongs to a worker is guarded by it. */
+typedef struct WF_CAPABILITY("role") wf_role wf_role;
+struct WF_CAPABILITY("role") wf_role {
+  char unused;
+};
+extern wf_role wf_worker_role;
+
 /* A team: member 0 is the thread that calls wf_team_run, the others wait for work. Between runs the
  * helpers spin briefly, then sleep: an idle team costs no CPU. Nobody borrows across teams.
  * Owner: one worker. Thread: all calls from that worker's thread. */

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The public API made of the parts below: models, generations, plain graphs. Owns: the objects behind
+ * weft.h and how the parts are put together. Never: HTTP, files' formats, numbers.
+ *
+ *   weft_model      counted, immutable after open: package, component, tokenizer, template
+ *     wf_runner     the model's one worker: team, backend session, cache pool; entered under its lock
+ *   weft_generation one conversation; holds its model
+ *   weft_cancel     counted flag, may outlive the generation
+ */
+#ifndef WF_ENGINE_H
+#define WF_ENGINE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "backend/backend.h"
+#include "base/mem.h"
+#include "cache/cache.h"
+#include "package/package.h"
+#include "text/template.h"
+#include "text/tokenizer.h"
+#include "weft/weft.h"
+
+/* Team, backend session and cache of a model. All its runs go through here one at a time: decoding is
+ * bound by memory, so two runs side by side would only take each other's bandwidth. */
+typedef struct wf_runner {
+  pthread_mutex_t lock; /* makes its holder the worker; a leaf: no other lock is taken inside */
+  const wf_backend *backend;
+  const wf_component_info *info;
+  int64_t chunk_tokens;
+  wf_team *team WF_PT_GUARDED_BY(wf_worker_role);
+  wf_backend_session *session WF_GUARDED_BY(wf_worker_role);
+  wf_kv_pool *pool WF_GUARDED_BY(wf_worker_role);
+} wf_runner;
+
+weft_status wf_runner_init(wf_runner *r, const wf_backend *backend, const wf_component *component,
+                           int n_threads, int64_t chunk_tokens, int64_t context_tokens,
+                           weft_error *err) WF_NODISCARD;
+void wf_runner_deinit(wf_runner *r); /* fine on a zeroed one */
+void wf_runner_enter(wf_runner *r) WF_ACQUIRE(wf_worker_role);
+void wf_runner_leave(wf_runner *r) WF_RELEASE(wf_worker_role);
+
+struct weft_model {
+  atomic_int refs; /* the opener and each generation */
+  wf_package *package;
+  const wf_backend *backend;
+  wf_component *component;
+  const wf_component_info *info;
+  wf_tokenizer *tokenizer;
+  wf_template *chat_template; /* NULL: none */
+  uint8_t *control;           /* [tokenizer vocab] flags, see design "Control tokens" */
+  int64_t context_tokens, vocab;
+  size_t kv_bytes_per_token;
+  int n_threads;
+  uint64_t load_ms;
+  char *temporary_dir; /* an import that could not be cached; removed at the end */
+  size_t n_end_ids;
+  int32_t *end_ids;
+  wf_runner runner;
+};
+
+void wf_model_ref(weft_model *m);
+
+/* Opens only what text commands need: package, tokenizer, template. `is_text_only` models have no
+ * component. */
+weft_status wf_model_open_text(weft_model **result, const char *path,
+                               const weft_model_options *options, weft_error *err) WF_NODISCARD;
+
+/* The options a caller gave, with everything it left out filled in. */
+void wf_model_options_take(weft_model_options *full, const weft_model_options *given);
+
+/* Chat: messages JSON to text with runs, and to ids. now may be NULL (the local clock). */
+weft_status wf_chat_render(const weft_model *m, const char *json, size_t n_json,
+                           const int64_t *now_seconds, wf_buf *text, wf_text_runs *runs,
+                           weft_error *err) WF_NODISCARD;
+
+struct weft_cancel {
+  atomic_int refs;
+  atomic_int requested;
+};
+
+#endif

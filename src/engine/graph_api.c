@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plain graphs: weft_graph_open and what `weft exec` needs. */
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "engine/engine.h"
+
+struct weft_graph {
+  wf_component *component;
+  const wf_component_info *info;
+  wf_team *team;
+  wf_backend_session *session;
+  wf_view *inputs, *outputs;
+  atomic_flag is_busy;
+};
+
+weft_status weft_graph_open(weft_graph **result, const char *path, const weft_model_options *options,
+                            weft_error *err) {
+  weft_status st = WEFT_OK;
+  weft_model_options o;
+  wf_cpu_level level;
+  char *root = wf_path_dir(path);
+  weft_graph *g = wf_zalloc(sizeof *g);
+  if (!g || !root) {
+    st = wf_fail_memory(err, sizeof *g, "a graph");
+    goto out;
+  }
+  atomic_flag_clear(&g->is_busy);
+  wf_model_options_take(&o, options);
+  WF_TRY(wf_cpu_level_get(&level, err));
+  const wf_compile_options compile = {.root = root, .model = path, .trust_links = o.trust_links != 0,
+                                      .exact = o.precision == WEFT_PRECISION_EXACT, .kv = WF_KV_F32,
+                                      .level = level};
+  WF_TRY(wf_component_compile(&wf_backend_native, &g->component, &compile, err));
+  g->info = wf_component_describe(&wf_backend_native, g->component);
+  g->inputs = wf_calloc(g->info->n_inputs + 1, sizeof *g->inputs);
+  g->outputs = wf_calloc(g->info->n_outputs + 1, sizeof *g->outputs);
+  if (!g->inputs || !g->outputs) {
+    st = wf_fail_memory(err, 0, "ports");
+    goto out;
+  }
+  WF_TRY(wf_team_create(&g->team, o.n_threads ? o.n_threads : wf_threads_usable(), err));
+  WF_TRY(wf_backend_session_open(&wf_backend_native, &g->session, g->component, g->team, 1, err));
+  *result = g;
+  g = NULL;
+out:
+  weft_graph_close(g);
+  wf_free(root);
+  return st;
+}
+
+void weft_graph_close(weft_graph *g) {
+  if (!g) return;
+  wf_backend_session_close(&wf_backend_native, g->session);
+  wf_component_release(&wf_backend_native, g->component);
+  wf_team_destroy(g->team);
+  wf_free(g->inputs);
+  wf_free(g->outputs);
+  wf_free(g);
+}
+
+size_t weft_graph_n_inputs(const weft_graph *g) { return g->info->n_inputs; }
+size_t weft_graph_n_outputs(const weft_graph *g) { return g->info->n_outputs; }
+
+static void copy_tensor(weft_tensor *dst, const weft_tensor *src) {
+  const size_t n = dst->struct_size < sizeof *src ? dst->struct_size : sizeof *src;
+  const size_t size = dst->struct_size;
+  memcpy(dst, src, n);
+  dst->struct_size = size;
+}
+
+static void describe(const wf_port *port, weft_tensor *result) {
+  const weft_tensor full = {.name = port->name, .dtype = (int)port->dtype, .rank = port->rank,
+                            .dims = port->dims};
+  copy_tensor(result, &full);
+}
+
+void weft_graph_input(const weft_graph *g, size_t i, weft_tensor *port) {
+  if (i < g->info->n_inputs) describe(&g->info->inputs[i], port);
+}
+
+void weft_graph_output(const weft_graph *g, size_t i, weft_tensor *port) {
+  if (i < g->info->n_outputs) describe(&g->info->outputs[i], port);
+}
+
+static weft_status bind(weft_graph *g, const weft_tensor *t, weft_error *err) {
+  size_t at = 0, n_elements, n_bytes;
+  while (at < g->info->n_inputs && strcmp(g->info->inputs[at].name, t->name) != 0) at++;
+  if (at == g->info->n_inputs) {
+    return wf_fail(err, WEFT_INVALID_ARGUMENT, "name one of the graph's inputs",
+                   "the graph has no input '%s'", t->name);
+  }
+  const wf_port *port = &g->info->inputs[at];
+  if (t->rank < 0 || t->rank > WF_VIEW_MAX_RANK || (port->rank >= 0 && t->rank != port->rank)) {
+    return wf_fail(err, WEFT_INVALID_ARGUMENT, "give a tensor of the port's rank",
+                   "input '%s' has rank %d, but the graph wants %d", t->name, t->rank, port->rank);
+  }
+  if (t->dtype != (int)port->dtype) {
+    return wf_fail(err, WEFT_INVALID_ARGUMENT, "give a tensor of the port's type",
+                   "input '%s' is %s, but the graph wants %s", t->name,
+                   wf_dtype_name((wf_dtype)t->dtype), wf_dtype_name(port->dtype));
+  }
+  for (int32_t d = 0; d < t->rank; d++) {
+    if (port->rank >= 0 && port->dims[d] >= 0 && port->dims[d] != t->dims[d]) {
+      return wf_fail(err, WEFT_INVALID_ARGUMENT, "give a tensor of the port's shape",
+                     "input '%s' has %lld on axis %d, but the graph wants %lld", t->name,
+                     (long long)t->dims[d], d, (long long)port->dims[d]);
+    }
+  }
+  if (!wf_dims_count(t->dims, (size_t)t->rank, &n_elements) ||
+      !wf_dtype_bytes(port->dtype, n_elements, &n_bytes) || n_bytes != t->n_bytes) {
+    return wf_fail(err, WEFT_INVALID_ARGUMENT, "give as many bytes as the shape needs",
+                   "input '%s' has %zu bytes, which is not what its shape needs", t->name, t->n_bytes);
+  }
+  /* input views are only read by a run; the view type is shared with outputs */
+  wf_view view = {.dtype = port->dtype, .rank = t->rank, .data = wf_unconst(t->data)};
+  memcpy(view.dims, t->dims, (size_t)t->rank * sizeof *t->dims);
+  static const char nothing[1];
+  if (!view.data) view.data = wf_unconst(nothing); /* a tensor without elements is present all the same */
+  g->inputs[at] = view;
+  return WEFT_OK;
+}
+
+weft_status weft_graph_run(weft_graph *g, const weft_tensor *inputs, size_t n_inputs,
+                           weft_tensor *outputs, weft_error *err) {
+  weft_status st = WEFT_OK;
+  if (atomic_flag_test_and_set(&g->is_busy)) {
+    return wf_fail(err, WEFT_SESSION_BUSY, "wait for the other call", "the graph is running already");
+  }
+  memset(g->inputs, 0, g->info->n_inputs * sizeof *g->inputs);
+  memset(g->outputs, 0, g->info->n_outputs * sizeof *g->outputs);
+  for (size_t i = 0; i < n_inputs; i++) WF_TRY(bind(g, &inputs[i], err));
+  const wf_row row = {.inputs = g->inputs, .outputs = g->outputs};
+  WF_TRY(wf_backend_session_run(&wf_backend_native, g->session, &row, 1, err));
+  for (size_t i = 0; i < g->info->n_outputs; i++) {
+    const wf_view *v = &g->outputs[i];
+    size_t n_elements = 0, n_bytes = 0;
+    if (!wf_dims_count(v->dims, (size_t)v->rank, &n_elements) ||
+        !wf_dtype_bytes(v->dtype, n_elements, &n_bytes)) {
+      st = wf_fail(err, WEFT_BACKEND, NULL, "output '%s' has no size", g->info->outputs[i].name);
+      goto out;
+    }
+    const weft_tensor full = {.name = g->info->outputs[i].name, .dtype = (int)v->dtype,
+                              .rank = v->rank, .dims = v->dims, .data = v->data, .n_bytes = n_bytes};
+    copy_tensor(&outputs[i], &full);
+  }
+out:
+  atomic_flag_clear(&g->is_busy);
+  return st;
+}
