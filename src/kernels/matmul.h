@@ -8,10 +8,21 @@
  * THE CONTRACT. A weight has ONE numeric contract, a function of (format, mode, CPU level, K): how
  * activations are rounded, the type multiplied, and the order of the sum over K. It is the same for
  * every number of rows m (1 is the decode case), for every split of N over threads, and for every
- * m-tile: y[i, j] has the same bits whatever the other rows are. Kernels never split K over threads.
- * Integer parts equal ref exactly; the float part stays within the stated bound of ref:
- *   |y - ref| <= 2^-20 * sum_k |x_k * w_k|   (exact mode, fp32 accumulation)
- *   fast mode: the same bound against ref run on the same quantised activations.
+ * m-tile: y[i, j] has the same bits whatever the other rows are. Kernels never split K over
+ * threads. Integer parts equal ref exactly; the float part stays within the stated bound of ref: |y
+ * - ref| <= 2^-20 * sum_k |x_k * w_k|   (exact mode, fp32 accumulation) fast mode: the same bound
+ * against ref run on the same quantised activations. Weights with offsets are computed as scale * q
+ * + c, c = offset - zero * scale rounded once (and exact for what a GGUF file holds); their bound
+ * has |x_k| * (|scale * q_k| + |c|) for |x_k * w_k|.
+ *
+ * FAST ACTIVATIONS of NBITS weights: units of min(block_size, 32) along K become int8:
+ *   scale = amax / 127, q = nearest-even(x * (127 / amax)), amax the unit's largest |x|.
+ * Both the products and the sums that zero points and offsets are multiplied with are of these
+ * rounded activations, so that a rounding error meets w itself, never the larger q or offset. Units
+ * below 2^-100 count as 0; a unit with a NaN or an infinity makes the whole row NaN.
+ *
+ * PACKED BYTES hold all that a run needs (bias too): the description's pointers are read by
+ * wf_weight_plan and wf_weight_pack alone, at every level. 2-bit weights are widened to 4.
  */
 #ifndef WF_KERNELS_MATMUL_H
 #define WF_KERNELS_MATMUL_H
@@ -23,7 +34,8 @@
 #include "base/error.h"
 #include "base/process.h"
 
-/* How a weight is stored in the file. N rows (outputs) of K inputs; [N, K] unless `is_transposed`. */
+/* How a weight is stored in the file. N rows (outputs) of K inputs; [N, K] unless `is_transposed`.
+ */
 typedef enum wf_weight_format {
   WF_WEIGHT_F32,
   WF_WEIGHT_F16,
@@ -39,13 +51,13 @@ typedef struct wf_weight_desc {
   bool is_transposed;
   /* NBITS. n_blocks = ceil(K / block_size). w = (q - zero) * scale + offset. */
   int bits, block_size;
-  const float *scales;          /* [N, n_blocks]; fp16/bf16 scales are widened by the caller */
-  const uint8_t *zeros_packed;  /* [N, ceil(n_blocks * bits / 8)] packed low bits first, or NULL */
-  const float *zeros_float;     /* [N, n_blocks] zero points as floats, or NULL */
+  const float *scales;         /* [N, n_blocks]; fp16/bf16 scales are widened by the caller */
+  const uint8_t *zeros_packed; /* [N, ceil(n_blocks * bits / 8)] packed low bits first, or NULL */
+  const float *zeros_float;    /* [N, n_blocks] zero points as floats, or NULL */
   /* Neither: the zero point is 2^(bits-1). */
-  const float *offsets;         /* [n_blocks, N] added to each weight of the block, or NULL:
-                                 * y += sum_b offset[b, n] * sum_{k in b} x_k */
-  const float *bias;            /* [N] or NULL, added last */
+  const float *offsets; /* [n_blocks, N] added to each weight of the block, or NULL:
+                         * y += sum_b offset[b, n] * sum_{k in b} x_k */
+  const float *bias;    /* [N] or NULL, added last */
 } wf_weight_desc;
 
 typedef enum wf_matmul_mode {
@@ -67,18 +79,20 @@ typedef struct wf_packed_weight {
   int64_t n_grain; /* ranges handed to wf_matmul_run begin at multiples of this */
   wf_act_kind act;
   const void *variant; /* the kernel's own table row */
-  const void *data;    /* packed bytes, 64-byte aligned; or the source where no packing is needed */
-  wf_weight_desc desc; /* pointers valid only as long as the source is (bias always copied) */
+  const void *data;    /* packed bytes, 64-byte aligned */
+  wf_weight_desc desc; /* as planned; its pointers may be stale and are not read again */
   size_t bytes;        /* read for one full product: for roofline figures */
 } wf_packed_weight;
 
-/* Chooses the kernel for a weight and says how many packed bytes it needs (0: used in place).
- * Errors: UNSUPPORTED for a format no kernel takes (bits other than 2, 4, 8; a block size that is no
- * power of two in 16..256), INVALID_ARGUMENT for sizes that overflow. Thread: any. */
+/* Chooses the kernel for a weight and says how many packed bytes it needs, never 0. Reads the
+ * scales and folds (fp16 where exact), so it touches those pages; with `scales` NULL it does not,
+ * the size is an upper bound, and the result is good for wf_weight_attach only. Errors: UNSUPPORTED
+ * for a format no kernel takes (bits other than 2, 4, 8; a block size that is no power of two
+ * in 16..256), INVALID_ARGUMENT for sizes that overflow. Thread: any. */
 weft_status wf_weight_plan(wf_packed_weight *w, const wf_weight_desc *desc, wf_matmul_mode mode,
                            wf_cpu_level level, size_t *packed_bytes, weft_error *err) WF_NODISCARD;
-/* Fills `packed` (64-byte aligned, packed_bytes of wf_weight_plan) and points w at it. The bytes are
- * position independent, so that they can live in a cache file. Thread: any. */
+/* Fills `packed` (64-byte aligned, packed_bytes of wf_weight_plan) and points w at it. The bytes
+ * are position independent, so that they can live in a cache file. Thread: any. */
 void wf_weight_pack(wf_packed_weight *w, const wf_weight_desc *desc, void *packed);
 /* Points w at bytes that an earlier wf_weight_pack of the same desc, mode and level has filled. */
 void wf_weight_attach(wf_packed_weight *w, const void *packed);
@@ -106,8 +120,8 @@ typedef struct wf_epilogue {
 } wf_epilogue;
 
 /* y [m, n] with row stride ldy, columns [n_begin, n_end) of rows [0, m); n_begin is a multiple of
- * w->n_grain and n_end too, or n. epilogue may be NULL. Allocates nothing. Thread: any, with disjoint
- * column ranges. */
+ * w->n_grain and n_end too, or n. epilogue may be NULL. Allocates nothing. Thread: any, with
+ * disjoint column ranges. */
 void wf_matmul_run(const wf_packed_weight *w, int64_t m, const void *act, float *y, int64_t ldy,
                    int64_t n_begin, int64_t n_end, const wf_epilogue *epilogue);
 
@@ -121,11 +135,14 @@ void wf_weight_gather(const wf_weight_desc *desc, const int32_t *ids, int64_t n_
 void wf_gemm_f32(wf_cpu_level level, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda,
                  const float *b, int64_t ldb, bool b_is_transposed, float *y, int64_t ldy);
 
-/* Every variant of every family, for the tests: name, level it needs, and the family's own entry. */
+/* Every variant of every family, for the tests: name, level it needs, and the family's own entry.
+ */
 typedef struct wf_matmul_variant_info {
   const char *name; /* "q4_avx2" */
   wf_cpu_level needs;
 } wf_matmul_variant_info;
 const wf_matmul_variant_info *wf_matmul_variants(size_t *n);
+/* The row of that table a planned weight has got: for reports and tests. */
+const wf_matmul_variant_info *wf_weight_variant(const wf_packed_weight *w);
 
 #endif

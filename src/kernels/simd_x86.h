@@ -78,11 +78,4 @@ static inline __m512 wf_emu_cvtph_ps(__m256i v) {
 
 #endif
 
-/* Before a loop of a constant, small count over an array of vectors, which must become registers. */
-#ifdef __clang__
-#define WF_UNROLL _Pragma("unroll")
-#else
-#define WF_UNROLL _Pragma("GCC unroll 16")
-#endif
-
 #endif
