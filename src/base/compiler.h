@@ -17,9 +17,9 @@
 #define WF_THREAD_LOCAL _Thread_local
 /* Before a loop with a constant count whose arrays must live in registers. */
 #ifdef __clang__
-#define WF_UNROLL _Pragma("clang loop unroll(full)")
+#define WF_UNROLL_ALL _Pragma("clang loop unroll(full)")
 #else
-#define WF_UNROLL _Pragma("GCC unroll 16")
+#define WF_UNROLL_ALL _Pragma("GCC unroll 16")
 #endif
 #else
 #define WF_PRINTF(fmt_at, args_at)
@@ -33,7 +33,7 @@
 #define WF_ALIGNED(n)
 #define WF_PREFETCH(p) ((void)(p))
 #define WF_THREAD_LOCAL _Thread_local
-#define WF_UNROLL
+#define WF_UNROLL_ALL
 #endif
 
 /* clang's thread-safety analysis: which role or lock a function needs and a field is guarded by.

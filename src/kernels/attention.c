@@ -11,6 +11,9 @@
 #include "kernels/elementwise.h"
 
 const wf_attention_variant *const wf_attention_variants[] = {
+#if defined(__x86_64__)
+    &wf_attention_avx2,
+#endif
     &wf_attention_ref,
 };
 const size_t wf_attention_n_variants =

@@ -6,6 +6,9 @@
 
 /* Best first; ref ends the search. Dispatch reads this array and the tests walk it. */
 static const wf_elementwise_variant variants[] = {
+#if defined(__x86_64__)
+    {"elementwise_avx2", WF_CPU_AVX2, &wf_elementwise_avx2},
+#endif
     {"elementwise_ref", WF_CPU_REF, &wf_elementwise_ref},
 };
 enum { N_VARIANTS = sizeof variants / sizeof variants[0] };
