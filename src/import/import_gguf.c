@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "import/gguf_graph.h"
+#include "import/hf_files.h"
+#include "import/import.h"
+
+static const wf_import_options default_options = {0};
+
+/* A folder "<out>.partial-XXXXXX" beside the final one; a name of its own for each import, so that
+ * two processes never write into the same. */
+static weft_status make_partial(const char *out_dir, bool is_private, char **result,
+                                weft_error *err) {
+  static const char tail[] = ".partial-XXXXXX";
+  size_t n = strlen(out_dir);
+  while (n > 1 && out_dir[n - 1] == '/') n--;
+  char *path = wf_alloc(n + sizeof tail);
+  if (!path) return wf_fail_memory(err, n, "a path");
+  memcpy(path, out_dir, n);
+  memcpy(path + n, tail, sizeof tail);
+  if (!mkdtemp(path)) {
+    const weft_status st = wf_fail(err, WEFT_IO, "choose a folder that you may write to",
+                                   "cannot make a folder beside '%s': %s", out_dir,
+                                   strerror(errno));
+    wf_free(path);
+    return st;
+  }
+  if (!is_private) (void)chmod(path, 0755);
+  *result = path;
+  return WEFT_OK;
+}
+
+void wf_import_remove(const char *dir) {
+  char **names = NULL;
+  size_t n = 0;
+  struct stat about;
+  /* A link in the folder's place is not followed. */
+  if (!dir || lstat(dir, &about) != 0 || !S_ISDIR(about.st_mode)) return;
+  if (wf_path_list(dir, &names, &n, NULL) == WEFT_OK) {
+    for (size_t i = 0; i < n; i++) {
+      char *path = wf_path_join(dir, names[i]);
+      if (path) (void)unlink(path);
+      wf_free(path);
+    }
+    wf_path_list_free(names, n);
+  }
+  (void)rmdir(dir);
+}
+
+static weft_status check_free(const char *out_dir, weft_error *err) {
+  char **names = NULL;
+  size_t n = 0;
+  if (!wf_path_exists(out_dir)) return WEFT_OK;
+  if (!wf_path_is_dir(out_dir)) {
+    return wf_fail(err, WEFT_INVALID_ARGUMENT, "name a folder that does not exist yet",
+                   "'%s' exists and is not a folder", out_dir);
+  }
+  WF_RETURN_IF_ERROR(wf_path_list(out_dir, &names, &n, err));
+  wf_path_list_free(names, n);
+  if (n == 0) return WEFT_OK;
+  return wf_fail(err, WEFT_INVALID_ARGUMENT, "remove it first or name another folder",
+                 "the folder '%s' exists and is not empty", out_dir);
+}
+
+static weft_status write_model(const wf_gguf *g, const wf_gguf_model *m, const char *dir,
+                               const wf_import_options *opts, weft_error *err) {
+  weft_status st = WEFT_OK;
+  wf_onnxw *w = NULL, *finished;
+  wf_gguf_build b = {0};
+  char *path = wf_path_join(dir, "model.onnx");
+  if (!path) {
+    st = wf_fail_memory(err, strlen(dir), "a path");
+    goto out;
+  }
+  WF_TRY(wf_onnxw_create(&w, path, "model.onnx.data", opts->is_private, err));
+  WF_TRY(wf_gguf_build_init(&b, w, m, opts, err));
+  WF_TRY(wf_gguf_graph_write(&b));
+  WF_TRY(wf_map_check(&g->map, err)); /* a file that changed meanwhile gave mixed weights */
+  finished = w;
+  w = NULL;
+  WF_TRY(wf_onnxw_commit(finished, err));
+out:
+  wf_gguf_build_deinit(&b);
+  wf_onnxw_destroy(w);
+  wf_free(path);
+  return st;
+}
+
+static weft_status import_into(const wf_gguf *g, bool with_model, const char *dir,
+                               const wf_import_options *opts, weft_error *err) {
+  weft_status st = WEFT_OK;
+  wf_hf_tokens tokens = {0};
+  wf_gguf_model m = {0};
+  if (with_model) WF_RETURN_IF_ERROR(wf_gguf_model_read(g, &m, err));
+  WF_RETURN_IF_ERROR(wf_hf_tokens_read(g, &tokens, err));
+  /* The tokenizer first: it is small, and what can be refused is refused before the weights. */
+  WF_TRY(wf_hf_write_tokenizer(g, &tokens, dir, opts->is_private, err));
+  WF_TRY(wf_hf_write_companions(g, &tokens, m.context, dir, opts->is_private, err));
+  if (with_model) {
+    WF_TRY(wf_hf_write_configs(&m, &tokens, dir, opts->is_private, err));
+    WF_TRY(write_model(g, &m, dir, opts, err));
+  }
+out:
+  wf_hf_tokens_deinit(&tokens);
+  return st;
+}
+
+static weft_status import_path(const char *gguf_path, bool with_model, const char *out_dir,
+                               const wf_import_options *opts, weft_error *err) {
+  weft_status st = WEFT_OK;
+  wf_gguf g = {0};
+  char *partial = NULL;
+  if (!opts) opts = &default_options;
+  WF_TRY(check_free(out_dir, err));
+  WF_TRY(wf_gguf_open(&g, gguf_path, err));
+  WF_TRY(make_partial(out_dir, opts->is_private, &partial, err));
+  WF_TRY(import_into(&g, with_model, partial, opts, err));
+  if (rename(partial, out_dir) != 0) {
+    st = wf_fail(err, WEFT_IO, "name a folder that does not exist yet",
+                 "cannot rename the finished import to '%s': %s", out_dir, strerror(errno));
+    goto out;
+  }
+  wf_free(partial);
+  partial = NULL;
+out:
+  if (partial) wf_import_remove(partial);
+  wf_free(partial);
+  wf_gguf_close(&g);
+  return st;
+}
+
+weft_status wf_import_gguf(const char *gguf_path, const char *out_dir,
+                           const wf_import_options *opts, weft_error *err) {
+  return import_path(gguf_path, true, out_dir, opts, err);
+}
+
+weft_status wf_import_gguf_tokenizer(const char *gguf_path, const char *out_dir,
+                                     const wf_import_options *opts, weft_error *err) {
+  return import_path(gguf_path, false, out_dir, opts, err);
+}
