@@ -21,6 +21,15 @@
 #else
 #define WF_UNROLL_ALL _Pragma("GCC unroll 16")
 #endif
+/* The vector v has its value here: gcc would otherwise regroup integer sums into trees that need
+ * more registers than there are. No instruction comes of it. */
+#if defined(__x86_64__)
+#define WF_PIN(v) __asm__("" : "+x"(v))
+#elif defined(__aarch64__)
+#define WF_PIN(v) __asm__("" : "+w"(v))
+#else
+#define WF_PIN(v) ((void)(v))
+#endif
 #else
 #define WF_PRINTF(fmt_at, args_at)
 #define WF_NODISCARD
@@ -34,6 +43,7 @@
 #define WF_PREFETCH(p) ((void)(p))
 #define WF_THREAD_LOCAL _Thread_local
 #define WF_UNROLL_ALL
+#define WF_PIN(v) ((void)(v))
 #endif
 
 /* clang's thread-safety analysis: which role or lock a function needs and a field is guarded by.
