@@ -30,8 +30,8 @@ typedef struct wf_expr_pool wf_expr_pool;
 typedef enum wf_expr_kind {
   WF_EXPR_CONST,
   WF_EXPR_SYMBOL,
-  WF_EXPR_SUM,      /* sum of coefficient * term, plus a constant */
-  WF_EXPR_PRODUCT,  /* product of factors */
+  WF_EXPR_SUM,     /* sum of coefficient * term, plus a constant */
+  WF_EXPR_PRODUCT, /* product of factors */
   WF_EXPR_FLOORDIV,
   WF_EXPR_MOD,
   WF_EXPR_MAX,
@@ -57,6 +57,8 @@ wf_expr_kind wf_expr_kind_of(const wf_expr_pool *p, wf_expr e);
 bool wf_expr_is_const(const wf_expr_pool *p, wf_expr e, int64_t *v); /* false for NONE */
 /* Name of a symbol expression; empty for any other. */
 wf_str wf_expr_symbol_name(const wf_expr_pool *p, wf_expr e);
+/* Certainly >= 0, the symbols being >= 0. */
+bool wf_expr_is_nonnegative(const wf_expr_pool *p, wf_expr e);
 bool wf_expr_uses(const wf_expr_pool *p, wf_expr e, wf_expr symbol);
 /* Replaces `symbol` by `by` everywhere in e. */
 wf_expr wf_expr_replace(wf_expr_pool *p, wf_expr e, wf_expr symbol, wf_expr by);
@@ -79,38 +81,39 @@ typedef struct wf_graph wf_graph;
 
 typedef struct wf_value {
   int32_t id;
-  wf_str name;              /* as in the file; made up for values of passes */
-  wf_dtype dtype;           /* UNDEFINED: not known */
-  int32_t rank;             /* -1: not known */
-  const wf_expr *dims;      /* [rank], each may be WF_EXPR_NONE */
+  wf_str name;         /* as in the file; made up for values of passes */
+  wf_dtype dtype;      /* UNDEFINED: not known */
+  int32_t rank;        /* -1: not known */
+  const wf_expr *dims; /* [rank], each may be WF_EXPR_NONE */
   bool is_input, is_output;
-  bool is_captured;         /* inside a subgraph: the outer graph's value `outer` */
+  bool is_captured; /* inside a subgraph: the outer graph's value `outer` */
   int32_t outer;
-  const wf_tensor *tensor;  /* constants only, else NULL */
-  int32_t producer;         /* node id; -1 for inputs and constants */
-  int32_t producer_output;  /* which of the producer's outputs */
-  const int32_t *users;     /* [n_users] node ids, ascending in order; once per use */
+  const wf_tensor *tensor; /* constants only, else NULL */
+  int32_t producer;        /* node id; -1 for inputs and constants */
+  int32_t producer_output; /* which of the producer's outputs */
+  const int32_t *users;    /* [n_users] node ids, in no order; once per use (captures too) */
   size_t n_users;
-  const wf_expr *content;   /* known integers [n_content] of a small tensor; each may be NONE */
-  int32_t n_content;        /* -1: nothing known */
+  size_t users_capacity;  /* private */
+  const wf_expr *content; /* known integers [n_content] of a small tensor; each may be NONE */
+  int32_t n_content;      /* -1: nothing known */
 } wf_value;
 
 /* What internal (WEFT_*) nodes carry instead of attributes. */
 typedef enum wf_norm_kind { WF_NORM_RMS, WF_NORM_LAYER } wf_norm_kind;
 
 typedef enum wf_unary_kind {
-  WF_UNARY_SILU,      /* x * sigmoid(x) */
-  WF_UNARY_GELU_ERF,  /* x * 0.5 * (1 + erf(x / sqrt 2)) */
-  WF_UNARY_GELU_TANH, /* x * 0.5 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))) */
+  WF_UNARY_SILU,          /* x * sigmoid(x) */
+  WF_UNARY_GELU_ERF,      /* x * 0.5 * (1 + erf(x / sqrt 2)) */
+  WF_UNARY_GELU_TANH,     /* x * 0.5 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))) */
   WF_UNARY_SIGMOID_ALPHA, /* x * sigmoid(alpha * x), QuickGelu */
   WF_UNARY_RELU,
-  WF_UNARY_RELU2      /* relu(x)^2 */
+  WF_UNARY_RELU2 /* relu(x)^2 */
 } wf_unary_kind;
 
 typedef enum wf_rotary_kind {
   WF_ROTARY_NONE,
-  WF_ROTARY_HALF,        /* pairs (i, i + dim/2) */
-  WF_ROTARY_INTERLEAVED  /* pairs (2i, 2i + 1) */
+  WF_ROTARY_HALF,       /* pairs (i, i + dim/2) */
+  WF_ROTARY_INTERLEAVED /* pairs (2i, 2i + 1) */
 } wf_rotary_kind;
 
 typedef enum wf_rotary_index {
@@ -134,7 +137,8 @@ typedef struct wf_unary_params {
 } wf_unary_params;
 
 /* WEFT_ROTARY: input 0 x token-major [.., tokens, heads * head_dim], 1 cos, 2 sin (see index; only
- * the first dim / 2 columns of a row are read), output 0 like x. The first `dim` of each head turn. */
+ * the first dim / 2 columns of a row are read), output 0 like x. The first `dim` of each head turn.
+ */
 typedef struct wf_rotary_params {
   wf_rotary_kind kind;
   wf_rotary_index index;
@@ -152,9 +156,9 @@ typedef struct wf_rotary_params {
 typedef struct wf_attention_params {
   int32_t layer; /* index of the state pair in the ports */
   int32_t n_heads, n_kv_heads, head_dim, head_dim_v;
-  float scale;    /* of q k^T */
-  float softcap;  /* 0: none; else softcap * tanh(s / softcap) */
-  int32_t window; /* 0: none */
+  float scale;         /* of q k^T */
+  float softcap;       /* 0: none; else softcap * tanh(s / softcap) */
+  int32_t window;      /* 0: none */
   bool smooth_softmax; /* an extra term exp(0) in the denominator (a sink of 0 without input 5) */
   wf_rotary_params rotary; /* applied to q and to k before k enters the state */
 } wf_attention_params;
@@ -175,18 +179,18 @@ typedef struct wf_node {
   wf_str domain, op_type, name; /* name may be empty */
   int32_t version;              /* imported version of the domain */
   int32_t n_inputs, n_outputs;
-  const int32_t *inputs;        /* value ids, -1: absent */
+  const int32_t *inputs; /* value ids, -1: absent */
   const int32_t *outputs;
   size_t n_attrs;
   const wf_attr *attrs;
-  size_t n_subgraphs;           /* of GRAPH attributes, in attribute order */
+  size_t n_subgraphs; /* of GRAPH attributes, in attribute order */
   wf_graph *const *subgraphs;
-  size_t n_captures;            /* outer values that subgraphs read; count as uses */
+  size_t n_captures; /* outer values that subgraphs read; count as uses */
   const int32_t *captures;
   bool is_dead;
-  union {                       /* by op, for WEFT_* only */
+  union { /* by op, for WEFT_* only */
     wf_norm_params norm;
-    wf_unary_params unary;      /* WEFT_UNARY, WEFT_GLU */
+    wf_unary_params unary; /* WEFT_UNARY, WEFT_GLU */
     wf_rotary_params rotary;
     wf_attention_params attention;
     wf_linear_params linear;
@@ -200,23 +204,18 @@ typedef struct wf_node {
 enum { WF_MATMUL_NBITS_OFFSETS = 6, WF_GATHER_BLOCK_OFFSETS = 4 };
 
 struct wf_graph {
-  wf_arena *arena;       /* shared with subgraphs; owned by the outermost graph */
-  wf_expr_pool *exprs;   /* same */
+  wf_arena *arena;        /* shared with subgraphs; owned by the outermost graph */
+  wf_expr_pool *exprs;    /* same */
   const wf_graph *parent; /* NULL for the outermost */
   wf_str name;
   WF_VEC(wf_value *) values; /* by id; pointers stay valid */
   WF_VEC(wf_node *) nodes;   /* by id, dead ones included */
   WF_VEC(int32_t) inputs;    /* value ids; initializers that are also inputs are left out */
   WF_VEC(int32_t) outputs;
-  WF_VEC(int32_t) order;     /* live nodes, producers before users; set by wf_graph_link */
+  WF_VEC(int32_t) order; /* live nodes, producers before users */
   const wf_onnx_opset *opsets;
   size_t n_opsets;
-  void *names;               /* name -> value id while building */
 };
-
-typedef struct wf_graph_options {
-  int64_t max_fold_bytes; /* results of folding larger than this stay nodes; 0: 1 MiB */
-} wf_graph_options;
 
 /* Builds the typed graph of a model: constants, nodes, functions of the model inlined, subgraphs
  * kept, then shapes and types inferred.
@@ -229,7 +228,7 @@ weft_status wf_graph_build(wf_graph **result, const wf_onnx_model *model,
                            weft_error *err) WF_NODISCARD;
 void wf_graph_destroy(wf_graph *g); /* NULL is fine */
 
-const char *wf_op_name(wf_op op);   /* "MatMulNBits"; "?" for UNKNOWN */
+const char *wf_op_name(wf_op op); /* "MatMulNBits"; "?" for UNKNOWN */
 const char *wf_op_domain(wf_op op);
 wf_op wf_op_find(wf_str domain, wf_str op_type);
 
@@ -282,27 +281,27 @@ weft_status wf_graph_bind(wf_graph *g, wf_str symbol, wf_expr by, weft_error *er
 /* The packed form: one axis of all new tokens of all rows. */
 typedef struct wf_packed_state {
   int32_t n_kv_heads, head_dim, head_dim_v;
-  wf_dtype dtype;  /* of the graph's own state tensors */
-  int32_t window;  /* 0: sees everything */
+  wf_dtype dtype; /* of the graph's own state tensors */
+  int32_t window; /* 0: sees everything */
 } wf_packed_state;
 
 typedef struct wf_packed {
   bool is_packed;
-  char why[256];       /* when not: which node stands in the way */
-  wf_expr tokens;      /* symbol: number of new tokens in the run */
-  wf_expr selected;    /* symbol: rows of logits asked for */
-  int32_t input_ids;   /* value [1, tokens] int64 (or int32: see its dtype), -1 */
+  char why[256];         /* when not: which node stands in the way */
+  wf_expr tokens;        /* symbol: number of new tokens in the run */
+  wf_expr selected;      /* symbol: rows of logits asked for */
+  int32_t input_ids;     /* value [1, tokens] int64 (or int32: see its dtype), -1 */
   int32_t inputs_embeds; /* value [1, tokens, hidden], -1 */
-  int32_t positions;   /* value [1, tokens], int64: absolute position of each token; -1: not needed */
-  int32_t select;      /* value [selected] int64: indices into tokens */
-  int32_t logits;      /* value [1, selected, vocab] */
+  int32_t positions; /* value [1, tokens], int64: absolute position of each token; -1: not needed */
+  int32_t select;    /* value [selected] int64: indices into tokens */
+  int32_t logits;    /* value [1, selected, vocab] */
   size_t n_states;
   const wf_packed_state *states; /* by layer, in the graph's arena */
 } wf_packed;
 
 /* Proves that the graph is row-independent and token-wise and rewrites it to the packed form. When
- * it can't be proven the graph is left as it was, is_packed is false and `why` says why; that is not
- * an error. Call after wf_graph_optimize. */
+ * it can't be proven the graph is left as it was, is_packed is false and `why` says why; that is
+ * not an error. Call after wf_graph_optimize. */
 weft_status wf_graph_pack(wf_graph *g, const wf_ports *ports, wf_packed *result,
                           weft_error *err) WF_NODISCARD;
 
@@ -316,8 +315,9 @@ typedef struct wf_memory_plan {
 } wf_memory_plan;
 
 /* Places every value made by a node (graph outputs included) so that buffers of dead values are
- * used again; offsets are multiples of `align`. `alias(user, node, output)` may name the input index
- * whose buffer the output shares (reshapes, in-place), or -1; NULL: none. Memory in `arena`. */
+ * used again; offsets are multiples of `align`. `alias(user, node, output)` may name the input
+ * index whose buffer the output shares (reshapes, in-place), or -1; NULL: none. Memory in `arena`.
+ */
 weft_status wf_plan_memory(const wf_graph *g, const wf_binding *bindings, size_t n_bindings,
                            size_t align,
                            int32_t (*alias)(void *user, const wf_node *node, int32_t output),
@@ -326,8 +326,8 @@ weft_status wf_plan_memory(const wf_graph *g, const wf_binding *bindings, size_t
 
 /* ---- looking at it ----------------------------------------------------------------------- */
 
-void wf_graph_print(const wf_graph *g, wf_buf *b);        /* one line a node, with shapes */
-void wf_graph_print_dot(const wf_graph *g, wf_buf *b);    /* Graphviz */
+void wf_graph_print(const wf_graph *g, wf_buf *b);     /* one line a node, with shapes */
+void wf_graph_print_dot(const wf_graph *g, wf_buf *b); /* Graphviz */
 /* Live nodes per operator, subgraphs not counted: counts[op]. */
 void wf_graph_count(const wf_graph *g, size_t counts[WF_OP_COUNT]);
 
