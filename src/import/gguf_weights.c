@@ -375,7 +375,7 @@ weft_status wf_gguf_head_nodes(wf_gguf_build *b, const wf_gguf_rows *rows, const
   TRY_NAME(scales, wf_gguf_name(b, "%s.scales", weight));
   TRY_NAME(name, wf_gguf_name(b, "%sNBits", base));
   const wf_onnxw_attr attrs[] = {
-      WF_ONNXW_ATTR_I("accuracy_level", b->opts->accuracy_level),
+      WF_ONNXW_ATTR_I("accuracy_level", b->opts->accuracy_level ? b->opts->accuracy_level : 4),
       WF_ONNXW_ATTR_I("bits", form.bits),
       WF_ONNXW_ATTR_I("block_size", form.block),
       WF_ONNXW_ATTR_I("K", (int64_t)k),

@@ -18,7 +18,7 @@ typedef struct wf_import_options {
   void *progress_user;
   bool dequantize; /* write every weight as float32: an oracle's package, not a small one */
   bool is_private; /* folders 0700, files 0600 */
-  int accuracy_level; /* of MatMulNBits; 0 is the default, 4 (int8 activations allowed) */
+  int accuracy_level; /* of MatMulNBits: 0 stands for 4 (int8 activations allowed), 1 is float32 */
 } wf_import_options;
 
 /* Imports a GGUF file with weights into a new package folder: model.onnx, model.onnx.data,

@@ -10,6 +10,7 @@
 #include "import/gguf_graph.h"
 #include "import/hf_files.h"
 #include "import/import.h"
+#include "import/import_gguf.h"
 
 static const wf_import_options default_options = {0};
 
@@ -111,8 +112,19 @@ out:
   return st;
 }
 
+static weft_status write_marker(const char *dir, const wf_import_marker *marker,
+                                const wf_import_options *opts, weft_error *err) {
+  if (!marker) return WEFT_OK;
+  char *path = wf_path_join(dir, marker->name);
+  if (!path) return wf_fail_memory(err, strlen(dir), "a path");
+  const weft_status st = wf_file_write(path, marker->text, marker->n, opts->is_private, err);
+  wf_free(path);
+  return st;
+}
+
 static weft_status import_path(const char *gguf_path, bool with_model, const char *out_dir,
-                               const wf_import_options *opts, weft_error *err) {
+                               const wf_import_options *opts, const wf_import_marker *marker,
+                               weft_error *err) {
   weft_status st = WEFT_OK;
   wf_gguf g = {0};
   char *partial = NULL;
@@ -121,6 +133,7 @@ static weft_status import_path(const char *gguf_path, bool with_model, const cha
   WF_TRY(wf_gguf_open(&g, gguf_path, err));
   WF_TRY(make_partial(out_dir, opts->is_private, &partial, err));
   WF_TRY(import_into(&g, with_model, partial, opts, err));
+  WF_TRY(write_marker(partial, marker, opts, err));
   if (rename(partial, out_dir) != 0) {
     st = wf_fail(err, WEFT_IO, "name a folder that does not exist yet",
                  "cannot rename the finished import to '%s': %s", out_dir, strerror(errno));
@@ -137,10 +150,16 @@ out:
 
 weft_status wf_import_gguf(const char *gguf_path, const char *out_dir,
                            const wf_import_options *opts, weft_error *err) {
-  return import_path(gguf_path, true, out_dir, opts, err);
+  return import_path(gguf_path, true, out_dir, opts, NULL, err);
+}
+
+weft_status wf_import_gguf_marked(const char *gguf_path, const char *out_dir,
+                                  const wf_import_options *opts, const wf_import_marker *marker,
+                                  weft_error *err) {
+  return import_path(gguf_path, true, out_dir, opts, marker, err);
 }
 
 weft_status wf_import_gguf_tokenizer(const char *gguf_path, const char *out_dir,
                                      const wf_import_options *opts, weft_error *err) {
-  return import_path(gguf_path, false, out_dir, opts, err);
+  return import_path(gguf_path, false, out_dir, opts, NULL, err);
 }

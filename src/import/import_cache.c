@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Imports kept in the user's cache: one folder a source file, complete when it is there, because it
+ * is renamed into place; the marker inside says of which file and by which importer. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/mem.h"
+#include "import/import.h"
+#include "import/import_gguf.h"
+
+/* Raised whenever the importer writes something else for the same file. */
+#define IMPORTER_VERSION 1
+
+static const char marker_name[] = "weft-import.txt";
+static const char partial_mark[] = ".partial-";
+
+/* Half-made folders older than this belong to a process that died. */
+#define STALE_SECONDS (24 * 60 * 60)
+
+/* The text that makes two imports the same. */
+static void put_key(wf_buf *b, const wf_map *source, const wf_import_options *opts) {
+  wf_buf_printf(b, "importer %d\ndevice %" PRIu64 "\ninode %" PRIu64 "\nsize %zu\n",
+                IMPORTER_VERSION, source->device, source->inode, source->n_bytes);
+  wf_buf_printf(b, "mtime %" PRId64 ".%09" PRId64 "\ndequantize %d\naccuracy %d\n",
+                source->mtime_s, source->mtime_ns, opts->dequantize, opts->accuracy_level);
+}
+
+static bool is_complete(const char *dir, const wf_buf *key) {
+  bool is_same = false;
+  char *text = NULL, *path = wf_path_join(dir, marker_name);
+  size_t n;
+  if (path && wf_file_read(path, 4096, &text, &n, NULL) == WEFT_OK) {
+    is_same = n >= key->n && memcmp(text, key->at, key->n) == 0;
+  }
+  wf_free(text);
+  wf_free(path);
+  return is_same;
+}
+
+static void remove_stale(const char *imports) {
+  char **names = NULL;
+  size_t n = 0;
+  if (wf_path_list(imports, &names, &n, NULL) != WEFT_OK) return;
+  for (size_t i = 0; i < n; i++) {
+    struct stat about;
+    if (wf_str_find(wf_str_of(names[i]), wf_str_of(partial_mark), 0) == SIZE_MAX) continue;
+    char *path = wf_path_join(imports, names[i]);
+    if (path && lstat(path, &about) == 0 && time(NULL) - about.st_mtime > STALE_SECONDS) {
+      wf_import_remove(path);
+    }
+    wf_free(path);
+  }
+  wf_path_list_free(names, n);
+}
+
+/* "<cache>/imports/<hash of the key>"; *dir stays NULL when there is no cache folder to be had. */
+static weft_status place_in_cache(const wf_buf *key, char **dir, weft_error *err) {
+  weft_status st = WEFT_OK;
+  char name[40];
+  char *cache = wf_cache_dir(), *imports = NULL;
+  const uint64_t h1 = wf_hash_bytes(WF_HASH_SEED, key->at, key->n);
+  const uint64_t h2 = wf_hash_bytes(h1 ^ UINT64_C(0x5bd1e995), key->at, key->n);
+  if (!cache) return WEFT_OK;
+  imports = wf_path_join(cache, "imports");
+  if (!imports) {
+    st = wf_fail_memory(err, strlen(cache), "a path");
+    goto out;
+  }
+  if (wf_path_make_dirs(imports, true, NULL) != WEFT_OK) goto out; /* read-only: not an error */
+  remove_stale(imports);
+  (void)snprintf(name, sizeof name, "%016" PRIx64 "%016" PRIx64, h1, h2);
+  *dir = wf_path_join(imports, name);
+  if (!*dir) st = wf_fail_memory(err, sizeof name, "a path");
+out:
+  wf_free(cache);
+  wf_free(imports);
+  return st;
+}
+
+static weft_status temporary_place(char **dir, weft_error *err) {
+  const char *tmp = getenv("TMPDIR");
+  char *path = wf_path_join(tmp && tmp[0] == '/' ? tmp : "/tmp", "weft-import-XXXXXX");
+  if (!path) return wf_fail_memory(err, 32, "a path");
+  if (!mkdtemp(path)) {
+    const weft_status st =
+        wf_fail(err, WEFT_IO, "set TMPDIR or WEFT_CACHE to a folder that can be written",
+                "neither the cache nor '%s' can be written", path);
+    wf_free(path);
+    return st;
+  }
+  *dir = path;
+  return WEFT_OK;
+}
+
+weft_status wf_import_cached(const char *gguf_path, const wf_import_options *opts, char **dir,
+                             bool *is_temporary, weft_error *err) {
+  weft_status st = WEFT_OK;
+  wf_import_options o = {0};
+  wf_map source = {0};
+  wf_buf key = {0}, marker = {0};
+  char *place = NULL;
+
+  if (opts) o = *opts;
+  o.is_private = true;
+  WF_TRY(wf_map_open(&source, gguf_path, err));
+  put_key(&key, &source, &o);
+  wf_buf_add(&marker, key.at, key.n);
+  wf_buf_printf(&marker, "source %s\n", gguf_path);
+  if (key.failed || marker.failed) {
+    st = wf_fail_memory(err, strlen(gguf_path), "a marker");
+    goto out;
+  }
+  WF_TRY(place_in_cache(&key, &place, err));
+  *is_temporary = false;
+  if (place && is_complete(place, &key)) goto done;
+  const wf_import_marker with_marker = {marker_name, marker.at, marker.n};
+  if (place) {
+    wf_import_remove(place); /* incomplete, or of another importer with the same hash */
+    st = wf_import_gguf_marked(gguf_path, place, &o, &with_marker, err);
+    /* Another process may have been faster: then its folder is as good. */
+    if (st == WEFT_OK || is_complete(place, &key)) {
+      st = WEFT_OK;
+      goto done;
+    }
+    if (st != WEFT_IO) goto out;
+    wf_free(place); /* the cache is full or cannot be written after all */
+    place = NULL;
+  }
+  WF_TRY(temporary_place(&place, err));
+  st = wf_import_gguf_marked(gguf_path, place, &o, &with_marker, err);
+  if (st != WEFT_OK) {
+    wf_import_remove(place);
+    goto out;
+  }
+  *is_temporary = true;
+done:
+  *dir = place;
+  place = NULL;
+out:
+  wf_free(place);
+  wf_buf_deinit(&key);
+  wf_buf_deinit(&marker);
+  wf_map_close(&source);
+  return st;
+}
