@@ -61,8 +61,9 @@ WF_INLINE void dot_unit_4(shape s, const uint8_t *w, const uint8_t *const x[], _
     for (int r = 0; r < s.rows; r++) {
       const __m256i a = _mm256_maddubs_epi16(even, broadcast_4(x[r] + j * 8));
       const __m256i b = _mm256_maddubs_epi16(odd, broadcast_4(x[r] + j * 8 + 4));
-      sum[r] = j == 0 ? a : _mm256_add_epi16(sum[r], a);
-      sum[r] = _mm256_add_epi16(sum[r], b);
+      const __m256i both = _mm256_add_epi16(a, b);
+      sum[r] = j == 0 ? both : _mm256_add_epi16(sum[r], both);
+      WF_PIN(sum[r]);
     }
   }
   WF_UNROLL_ALL
@@ -82,6 +83,7 @@ WF_INLINE void dot_unit_8(shape s, const uint8_t *w, const uint8_t *const x[], _
           _mm256_maddubs_epi16(size, _mm256_sign_epi8(broadcast_4(x[r] + j * 4), q));
       const __m256i quads = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
       dot[r] = j == 0 ? quads : _mm256_add_epi32(dot[r], quads);
+      WF_PIN(dot[r]);
     }
   }
 }

@@ -36,7 +36,7 @@ static const int64_t shapes[][2] = {/* K, N of SmolLM2-135M */
                                     {576, 3072},
                                     {1536, 576},
                                     {576, 49152}};
-static const int64_t row_counts[] = {1, 4, 128, 512};
+static const int64_t row_counts[] = {1, 4, 64, 256};
 
 /* Seconds of one product, the best of at least 5 runs and 0.15 s. */
 static double best_time(const wf_packed_weight *w, wf_cpu_level level, int64_t m, const float *x,
