@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A worker's session on a component: its buffers, and a run of the packed program over all rows. */
+#include "backend/native/session.h"
+
+#include <string.h>
+
+#include "backend/native/native.h"
+
+/* ---- called by steps ----------------------------------------------------------------------------- */
+
+void wf_session_count_copy(wf_backend_session *s, uint64_t n_bytes) {
+  s->counters.copies_bytes += n_bytes;
+}
+size_t wf_session_slot_bytes(const wf_backend_session *s, int32_t slot) {
+  return s->slot_bytes[slot];
+}
+
+weft_status wf_session_scratch(wf_backend_session *s, size_t n_bytes, void **data, weft_error *err) {
+  size_t end = 0;
+  if (!wf_size_add(s->scratch_used, n_bytes, &end) || !wf_size_align(end, 64, &end)) {
+    return wf_fail(err, WEFT_LIMIT, "", "an operator asked for too much scratch");
+  }
+  if (end > s->scratch_bytes) {
+    /* Earlier pieces of this operator must stay where they are: only an empty scratch may grow. */
+    if (s->scratch_used != 0) {
+      return wf_fail(err, WEFT_OUT_OF_MEMORY, "run again", "scratch for an operator ran out");
+    }
+    void *grown = wf_alloc_aligned(end, 64);
+    if (!grown) return wf_fail_memory(err, end, "an operator's scratch");
+    wf_free(s->scratch);
+    s->scratch = grown;
+    s->scratch_bytes = end;
+    s->counters.allocations++;
+  }
+  *data = s->scratch + s->scratch_used;
+  s->scratch_used = end;
+  return WEFT_OK;
+}
+
+void wf_session_fail(wf_backend_session *s, const weft_error *err) {
+  if (s->failure.status == WEFT_OK) s->failure = *err;
+}
+bool wf_session_failed(const wf_backend_session *s) { return s->failure.status != WEFT_OK; }
+
+/* ---- buffers ------------------------------------------------------------------------------------- */
+
+static bool slot_size(const wf_backend_session *s, const wf_slot *slot, size_t *n_bytes) {
+  const int64_t rows = slot->axis == WF_AXIS_TOKENS     ? s->max_tokens
+                       : slot->axis == WF_AXIS_SELECTED ? s->max_selected
+                                                        : 1;
+  size_t n = 0;
+  if (slot->is_act) {
+    *n_bytes = wf_act_bytes(&slot->act, rows);
+    return true;
+  }
+  return wf_size_mul((size_t)rows, (size_t)slot->width, &n) && wf_size_mul(n, slot->elem, n_bytes);
+}
+
+/* Largest first, each at the lowest place that is free for its whole life. */
+static weft_status place_slots(wf_backend_session *s, size_t *total, weft_error *err) {
+  const wf_component *c = s->c;
+  size_t *order = wf_calloc(c->n_slots + 1, sizeof *order);
+  bool *is_placed = wf_calloc(c->n_slots + 1, sizeof *is_placed);
+  weft_status st = WEFT_OK;
+  if (!order || !is_placed) {
+    st = wf_fail_memory(err, c->n_slots * sizeof *order, "a session");
+    goto out;
+  }
+  for (size_t i = 0; i < c->n_slots; i++) {
+    size_t n = 0;
+    if (!slot_size(s, &c->slots[i], &n) || !wf_size_align(n, 64, &s->slot_bytes[i])) {
+      st = wf_fail(err, WEFT_LIMIT, "use a smaller chunk", "the buffers of a run overflow");
+      goto out;
+    }
+    size_t j = i;
+    for (; j > 0 && s->slot_bytes[order[j - 1]] < s->slot_bytes[i]; j--) order[j] = order[j - 1];
+    order[j] = i;
+  }
+  *total = 0;
+  for (size_t i = 0; i < c->n_slots; i++) {
+    const size_t id = order[i];
+    const wf_slot *a = &c->slots[id];
+    if (a->first < 0) continue;
+    const int32_t a_last = a->last > a->first ? a->last : a->first;
+    size_t at = 0;
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (size_t j = 0; j < i; j++) {
+        const size_t other = order[j];
+        const wf_slot *b = &c->slots[other];
+        if (!is_placed[other]) continue;
+        const int32_t b_last = b->last > b->first ? b->last : b->first;
+        const size_t b_at = s->slot_offsets[other], b_end = b_at + s->slot_bytes[other];
+        if (a->first <= b_last && b->first <= a_last && at < b_end &&
+            b_at < at + s->slot_bytes[id]) {
+          at = b_end;
+          moved = true;
+        }
+      }
+    }
+    s->slot_offsets[id] = at;
+    is_placed[id] = true;
+    if (at + s->slot_bytes[id] > *total) *total = at + s->slot_bytes[id];
+  }
+out:
+  wf_free(order);
+  wf_free(is_placed);
+  return st;
+}
+
+static size_t attention_scratch(const wf_backend_session *s) {
+  size_t most = 0;
+  for (size_t i = 0; i < s->c->n_steps; i++) {
+    const wf_step *step = &s->c->steps[i];
+    if (step->fn != wf_step_attention) continue;
+    const size_t n = wf_attention_scratch_bytes(&step->as.attention.spec, &step->as.attention.kv,
+                                                s->max_tokens);
+    if (n > most) most = n;
+  }
+  return most;
+}
+
+static void free_buffers(wf_backend_session *s) {
+  wf_free(s->memory);
+  wf_free(s->ids);
+  wf_free(s->positions);
+  wf_free(s->select);
+  wf_free(s->logits);
+  wf_free(s->member_scratch);
+  s->memory = s->member_scratch = NULL;
+  s->ids = NULL;
+  s->positions = s->select = NULL;
+  s->logits = NULL;
+}
+
+/* Everything whose size depends on the largest run. */
+static weft_status make_buffers(wf_backend_session *s, int64_t max_tokens, int64_t max_selected,
+                                weft_error *err) {
+  const wf_component *c = s->c;
+  const size_t n_members = (size_t)wf_team_size(s->team);
+  weft_status st = WEFT_OK;
+  free_buffers(s);
+  s->counters.allocations++;
+  s->max_tokens = max_tokens;
+  s->max_selected = max_selected;
+  size_t total = 0;
+  WF_TRY(place_slots(s, &total, err));
+  if (!wf_size_align(attention_scratch(s) + 64, 64, &s->member_scratch_bytes)) {
+    st = wf_fail(err, WEFT_LIMIT, "use a smaller chunk", "attention's scratch overflows");
+    goto out;
+  }
+  s->memory = wf_alloc_aligned(total + 64, 64);
+  s->member_scratch = wf_alloc_aligned(n_members * s->member_scratch_bytes, 64);
+  s->ids = wf_calloc((size_t)max_tokens, sizeof *s->ids);
+  s->positions = wf_calloc((size_t)max_tokens, sizeof *s->positions);
+  s->select = wf_calloc((size_t)max_selected, sizeof *s->select);
+  s->logits = wf_calloc((size_t)max_selected, sizeof *s->logits);
+  if (!s->memory || !s->member_scratch || !s->ids || !s->positions || !s->select || !s->logits) {
+    st = wf_fail_memory(err, total, "the buffers of a run");
+    goto out;
+  }
+  for (size_t i = 0; i < c->n_slots; i++) s->exec.slots[i] = s->memory + s->slot_offsets[i];
+  for (size_t i = 0; i < n_members; i++) {
+    s->exec.scratch[i] = s->member_scratch + i * s->member_scratch_bytes;
+  }
+out:
+  if (st) s->max_tokens = s->max_selected = 0;
+  return st;
+}
+
+static weft_status make_rows(wf_backend_session *s, size_t n_rows, weft_error *err) {
+  wf_attention_row *rows = wf_calloc(n_rows * (s->c->info.n_groups + 1), sizeof *rows);
+  if (!rows) return wf_fail_memory(err, n_rows * sizeof *rows, "the rows of a run");
+  wf_free(s->rows);
+  s->rows = rows;
+  s->max_rows = n_rows;
+  s->counters.allocations++;
+  return WEFT_OK;
+}
+
+weft_status wf_native_open(wf_backend_session **result, const wf_component *c, wf_team *team,
+                           int64_t max_tokens, weft_error *err) {
+  weft_status st = WEFT_OK;
+  wf_backend_session *s = wf_zalloc(sizeof *s);
+  if (!s) return wf_fail_memory(err, sizeof *s, "a session");
+  s->c = c;
+  s->team = team;
+  const size_t n_members = (size_t)wf_team_size(team);
+  if (max_tokens < 1 || max_tokens > INT32_MAX) {
+    st = wf_fail(err, WEFT_INVALID_ARGUMENT, "ask for 1 token or more",
+                 "a session for runs of %lld tokens", (long long)max_tokens);
+    goto out;
+  }
+  s->slot_offsets = wf_calloc(c->n_slots + 1, sizeof *s->slot_offsets);
+  s->slot_bytes = wf_calloc(c->n_slots + 1, sizeof *s->slot_bytes);
+  s->exec = (wf_exec){.c = c, .level = c->level, .session = s};
+  s->exec.slots = wf_calloc(c->n_slots + 1, sizeof *s->exec.slots);
+  s->exec.scratch = wf_calloc(n_members, sizeof *s->exec.scratch);
+  s->exec.ticket_base = wf_calloc(n_members, sizeof *s->exec.ticket_base);
+  if (!s->slot_offsets || !s->slot_bytes || !s->exec.slots || !s->exec.scratch ||
+      !s->exec.ticket_base) {
+    st = wf_fail_memory(err, c->n_slots * sizeof *s->slot_offsets, "a session");
+    goto out;
+  }
+  if (c->packed.is_packed) {
+    WF_TRY(make_buffers(s, max_tokens, max_tokens, err));
+    WF_TRY(make_rows(s, 16, err));
+  } else {
+    WF_TRY(wf_interp_open(s, err));
+  }
+  s->counters = (wf_run_counters){0};
+  *result = s;
+  s = NULL;
+out:
+  wf_native_close(s);
+  return st;
+}
+
+void wf_native_close(wf_backend_session *s) {
+  if (!s) return;
+  wf_interp_close(s);
+  free_buffers(s);
+  wf_free(s->rows);
+  wf_free(s->scratch);
+  wf_free(s->exec.head_scratch);
+  wf_free(s->exec.slots);
+  wf_free(s->exec.scratch);
+  wf_free(s->exec.ticket_base);
+  wf_free(s->slot_offsets);
+  wf_free(s->slot_bytes);
+  wf_free(s);
+}
+
+/* ---- a run ----------------------------------------------------------------------------------------- */
+
+static void run_member(const wf_member *m, void *arg) {
+  wf_exec *x = arg;
+  const wf_step *steps = x->c->steps;
+  const size_t n = x->c->n_steps;
+  for (size_t i = 0; i < n; i++) {
+    if (steps[i].barrier_before) wf_team_barrier(m);
+    steps[i].fn(x, &steps[i], m);
+  }
+}
+
+static weft_status check_row(const wf_component *c, const wf_row *r, size_t i, weft_error *err) {
+  if (r->n_new < 1 || r->past < 0 || r->n_selected < 0 || r->n_selected > r->n_new) {
+    return wf_fail(err, WEFT_INVALID_ARGUMENT, "",
+                   "row %zu has %lld new tokens, %lld before them and %lld selected", i,
+                   (long long)r->n_new, (long long)r->past, (long long)r->n_selected);
+  }
+  if (c->info.max_positions > 0 && r->past + r->n_new > c->info.max_positions) {
+    return wf_fail(err, WEFT_CONTEXT_FULL, "shorten the prompt",
+                   "row %zu would reach position %lld, the model's tables hold %lld", i,
+                   (long long)(r->past + r->n_new), (long long)c->info.max_positions);
+  }
+  for (int64_t j = 0; c->ids_limit > 0 && j < r->n_new; j++) {
+    if (r->ids[j] < 0 || r->ids[j] >= c->ids_limit) {
+      return wf_fail(err, WEFT_INVALID_ARGUMENT, "use ids of this model's vocabulary",
+                     "token id %d is outside the vocabulary of %lld", (int)r->ids[j],
+                     (long long)c->ids_limit);
+    }
+  }
+  for (int64_t j = 0; j < r->n_selected; j++) {
+    if (r->selected[j] < 0 || r->selected[j] >= r->n_new ||
+        (j > 0 && r->selected[j] <= r->selected[j - 1])) {
+      return wf_fail(err, WEFT_INVALID_ARGUMENT, "", "row %zu selects token %d of %lld", i,
+                     (int)r->selected[j], (long long)r->n_new);
+    }
+  }
+  for (size_t g = 0; g < c->info.n_groups; g++) {
+    const wf_kv_table *t = &r->tables[g];
+    const int64_t last = (r->past + r->n_new - 1) / WF_KV_BLOCK_TOKENS - t->first_block;
+    if (last < 0 || last >= t->n_blocks) {
+      return wf_fail(err, WEFT_INVALID_ARGUMENT, "", "row %zu has no cache block for its tokens", i);
+    }
+  }
+  return WEFT_OK;
+}
+
+/* Values the program reads as tensors: ids, positions and selected indices, in the slot's own width. */
+static void fill_slot(wf_exec *x, int32_t slot, const int64_t *values, const int32_t *ids, int64_t n) {
+  if (slot < 0) return;
+  const bool is_wide = x->c->slots[slot].elem == 8;
+  int64_t *wide = (int64_t *)(void *)x->slots[slot];
+  int32_t *narrow = (int32_t *)(void *)x->slots[slot];
+  for (int64_t i = 0; i < n; i++) {
+    const int64_t v = values ? values[i] : ids[i];
+    if (is_wide) {
+      wide[i] = v;
+    } else {
+      narrow[i] = (int32_t)v;
+    }
+  }
+}
+
+static weft_status fill_embeds(wf_backend_session *s, const wf_row *rows, size_t n_rows,
+                               weft_error *err) {
+  const wf_component *c = s->c;
+  if (c->embeds_slot < 0) return WEFT_OK;
+  const int64_t width = c->slots[c->embeds_slot].width;
+  float *to = (float *)(void *)s->exec.slots[c->embeds_slot];
+  for (size_t i = 0; i < n_rows; i++) {
+    const wf_view *v = rows[i].inputs && c->embeds_input >= 0 ? &rows[i].inputs[c->embeds_input] : NULL;
+    if (!v || !v->data || v->dtype != WF_DTYPE_F32 ||
+        wf_view_count(v) != rows[i].n_new * width) {
+      return wf_fail(err, WEFT_INVALID_ARGUMENT, "give float32 embeddings of every new token",
+                     "row %zu has no embeddings of %lld x %lld", i, (long long)rows[i].n_new,
+                     (long long)width);
+    }
+    memcpy(to, v->data, (size_t)(rows[i].n_new * width) * sizeof *to);
+    to += rows[i].n_new * width;
+  }
+  return WEFT_OK;
+}
+
+static weft_status gather_rows(wf_backend_session *s, const wf_row *rows, size_t n_rows,
+                               weft_error *err) {
+  const wf_component *c = s->c;
+  wf_exec *x = &s->exec;
+  int64_t token = 0, selected = 0;
+  for (size_t i = 0; i < n_rows; i++) {
+    const wf_row *r = &rows[i];
+    for (size_t g = 0; g < c->info.n_groups; g++) {
+      s->rows[g * n_rows + i] = (wf_attention_row){r->tables[g].blocks, r->tables[g].first_block,
+                                                   r->past, token, r->n_new};
+    }
+    for (int64_t j = 0; j < r->n_new; j++) {
+      s->ids[token + j] = c->packed.input_ids >= 0 ? r->ids[j] : 0;
+      s->positions[token + j] = r->past + j;
+    }
+    for (int64_t j = 0; j < r->n_selected; j++) {
+      s->select[selected] = token + r->selected[j];
+      s->logits[selected++] = r->logits + j * c->info.vocab;
+    }
+    token += r->n_new;
+  }
+  bool is_contiguous = true;
+  for (int64_t j = 1; j < selected; j++) is_contiguous &= s->logits[j] == s->logits[j - 1] + c->info.vocab;
+  if (!is_contiguous && x->head_rows < selected) {
+    wf_free(x->head_scratch);
+    x->head_rows = 0;
+    size_t n = 0;
+    if (!wf_size_mul((size_t)selected, (size_t)c->info.vocab, &n) || !wf_size_mul(n, 4, &n)) n = SIZE_MAX;
+    x->head_scratch = n == SIZE_MAX ? NULL : wf_alloc_aligned(n, 64);
+    if (!x->head_scratch) return wf_fail_memory(err, n, "the logits of a run");
+    x->head_rows = selected;
+    s->counters.allocations++;
+  }
+  x->n_tokens = token;
+  x->n_selected = selected;
+  x->ids = s->ids;
+  x->positions = s->positions;
+  x->select = s->select;
+  x->logits = s->logits;
+  x->rows = s->rows;
+  x->n_rows = n_rows;
+  fill_slot(x, c->ids_slot, NULL, s->ids, token);
+  fill_slot(x, c->positions_slot, s->positions, NULL, token);
+  fill_slot(x, c->select_slot, s->select, NULL, selected);
+  return fill_embeds(s, rows, n_rows, err);
+}
+
+static weft_status run_packed(wf_backend_session *s, const wf_row *rows, size_t n_rows,
+                              weft_error *err) {
+  const wf_component *c = s->c;
+  int64_t n_tokens = 0, n_selected = 0;
+  for (size_t i = 0; i < n_rows; i++) {
+    WF_RETURN_IF_ERROR(check_row(c, &rows[i], i, err));
+    n_tokens += rows[i].n_new;
+    n_selected += rows[i].n_selected;
+  }
+  if (n_tokens == 0) return WEFT_OK;
+  if (n_tokens > s->max_tokens) {
+    if (n_tokens > INT32_MAX) return wf_fail(err, WEFT_LIMIT, "", "too many tokens in a run");
+    WF_RETURN_IF_ERROR(make_buffers(s, n_tokens, n_tokens, err));
+  }
+  if (n_rows > s->max_rows) WF_RETURN_IF_ERROR(make_rows(s, n_rows * 2, err));
+  WF_RETURN_IF_ERROR(gather_rows(s, rows, n_rows, err));
+  for (int i = 0; i < wf_team_size(s->team); i++) s->exec.ticket_base[i] = 0;
+  s->failure.status = WEFT_OK;
+  s->scratch_used = 0;
+  wf_team_run(s->team, run_member, &s->exec);
+  s->counters.runs++;
+  s->counters.kernel_calls += c->n_steps;
+  s->counters.barriers += c->n_barriers;
+  s->counters.weight_bytes += c->info.weight_bytes;
+  if (s->failure.status != WEFT_OK) {
+    if (err) *err = s->failure;
+    return s->failure.status;
+  }
+  return WEFT_OK;
+}
+
+weft_status wf_native_run(wf_backend_session *s, const wf_row *rows, size_t n_rows, weft_error *err) {
+  if (s->c->packed.is_packed) return run_packed(s, rows, n_rows, err);
+  for (size_t i = 0; i < n_rows; i++) {
+    if (s->c->has_ports) WF_RETURN_IF_ERROR(check_row(s->c, &rows[i], i, err));
+    WF_RETURN_IF_ERROR(wf_interp_run(s, &rows[i], err));
+  }
+  s->counters.runs++;
+  return WEFT_OK;
+}
+
+void wf_native_counters(const wf_backend_session *s, wf_run_counters *result) {
+  *result = s->counters;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a worker keeps of a component: buffers, counters, the interpreter's frames. Private to native/. */
+#ifndef WF_NATIVE_SESSION_H
+#define WF_NATIVE_SESSION_H
+
+#include "backend/native/program.h"
+
+typedef struct wf_interp wf_interp; /* interp.c */
+
+struct wf_backend_session {
+  const wf_component *c;
+  wf_team *team;
+  wf_run_counters counters;
+  /* Packed program. */
+  int64_t max_tokens, max_selected; /* what the buffers hold */
+  size_t max_rows;
+  unsigned char *memory; /* all slots */
+  size_t *slot_offsets, *slot_bytes; /* [n_slots] */
+  wf_exec exec;
+  int32_t *ids;
+  int64_t *positions, *select;
+  float **logits;
+  wf_attention_row *rows;
+  unsigned char *member_scratch; /* attention's, one after another */
+  size_t member_scratch_bytes;   /* of one member */
+  /* General operators. */
+  unsigned char *scratch;
+  size_t scratch_bytes, scratch_used;
+  weft_error failure; /* status OK: none */
+  wf_interp *interp;
+  int64_t *past_lengths;
+};
+
+/* Called by steps on member 0. */
+void wf_session_count_copy(wf_backend_session *s, uint64_t n_bytes);
+size_t wf_session_slot_bytes(const wf_backend_session *s, int32_t slot);
+weft_status wf_session_scratch(wf_backend_session *s, size_t n_bytes, void **data, weft_error *err);
+void wf_session_fail(wf_backend_session *s, const weft_error *err);
+bool wf_session_failed(const wf_backend_session *s);
+
+/* The interpreter, for graphs that are not packed. */
+weft_status wf_interp_open(wf_backend_session *s, weft_error *err) WF_NODISCARD;
+weft_status wf_interp_run(wf_backend_session *s, const wf_row *row, weft_error *err) WF_NODISCARD;
+void wf_interp_close(wf_backend_session *s);
+
+#endif
