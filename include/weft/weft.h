@@ -69,7 +69,7 @@ typedef struct weft_model_options {
   int n_threads;            /* 0: what affinity and the cgroup's quota allow */
   weft_kv kv;               /* WEFT_KV_F16 */
   weft_precision precision; /* WEFT_PRECISION_FAST */
-  int64_t context_tokens;   /* 0: the model's own; larger than that is refused */
+  int64_t context_tokens;   /* 0: the model's own; the smaller of the two holds */
   int trust_links;          /* 0: links that lead out of the package are refused */
   int use_cache;            /* 1: packed weights and imports are kept in the user's cache folder */
   const char *model_file;   /* NULL: the package's own choice; else an ONNX file inside it */
@@ -112,6 +112,7 @@ typedef struct weft_model_info {
   int32_t bos_id;         /* -1: none */
   size_t n_end_ids;
   const int32_t *end_ids; /* borrowed from the model */
+  int do_sample;          /* the package's default: 1 samples, 0 greedy, -1 not stated */
 } weft_model_info;
 /* Thread: any. Fields past info->struct_size are left alone. */
 WEFT_API void weft_model_describe(const weft_model *model, weft_model_info *info);
@@ -145,6 +146,49 @@ WEFT_API WEFT_NODISCARD weft_status weft_chat_text(const weft_model *model, cons
 WEFT_API WEFT_NODISCARD weft_status weft_chat_ids(const weft_model *model, const char *json,
                                                   size_t n_json, int32_t **ids, size_t *n_ids,
                                                   weft_error *err);
+
+/* A tokenizer alone: of a package folder, a GGUF file, a tokenizer.json or a SentencePiece tokenizer.model. */
+typedef struct weft_tokenizer weft_tokenizer;
+/* Owner: *result is the caller's (weft_tokenizer_close). Thread: any; the result is `immutable`.
+ * Errors: IO, PARSE, TOKENIZER (a part that is unknown, by name), UNSUPPORTED, IMPORT. */
+WEFT_API WEFT_NODISCARD weft_status weft_tokenizer_open(weft_tokenizer **result, const char *path,
+                                                        weft_error *err);
+WEFT_API void weft_tokenizer_close(weft_tokenizer *t); /* NULL is fine */
+
+typedef struct weft_encoding {
+  size_t struct_size;
+  int32_t *ids;           /* [n] */
+  size_t n;
+  const char **tokens;    /* [n] the vocabulary's own spelling, terminated; with offsets only */
+  uint32_t *offsets;      /* [n][2] begin and end in characters of the text; with offsets only */
+} weft_encoding;
+/* Text (and, unless pair is NULL, a second one as the post-processor joins them) to ids.
+ * Owner: *result's arrays are the caller's, released by weft_encoding_clear. Thread: any. */
+WEFT_API WEFT_NODISCARD weft_status weft_tokenizer_encode(const weft_tokenizer *t, const char *text,
+                                                          size_t n_text, const char *pair,
+                                                          size_t n_pair, unsigned flags,
+                                                          int want_offsets, weft_encoding *result,
+                                                          weft_error *err);
+WEFT_API void weft_encoding_clear(weft_encoding *e);
+/* As weft_detokenize. */
+WEFT_API WEFT_NODISCARD weft_status weft_tokenizer_decode(const weft_tokenizer *t,
+                                                          const int32_t *ids, size_t n_ids,
+                                                          int skip_special, char **text,
+                                                          size_t *n_text, weft_error *err);
+
+/* A chat template alone. package_path (NULL: none) gives the special tokens and, unless template_path
+ * names a file, the template. */
+typedef struct weft_template weft_template;
+WEFT_API WEFT_NODISCARD weft_status weft_template_open(weft_template **result,
+                                                       const char *package_path,
+                                                       const char *template_path, weft_error *err);
+WEFT_API void weft_template_close(weft_template *t); /* NULL is fine */
+/* json: an object of variables; its own bos_token and so on win over the package's. now is
+ * "2026-01-02T03:04:05" or NULL for the local clock. Owner: *text is the caller's (weft_free). Thread: any.
+ * Errors: PARSE, TEMPLATE (line and column), INVALID_ARGUMENT. */
+WEFT_API WEFT_NODISCARD weft_status weft_template_render(const weft_template *t, const char *json,
+                                                         size_t n_json, const char *now, char **text,
+                                                         size_t *n_text, weft_error *err);
 
 /* ---- generations ------------------------------------------------------------------------------ */
 

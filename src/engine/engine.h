@@ -61,18 +61,18 @@ struct weft_model {
 
 void wf_model_ref(weft_model *m);
 
-/* Opens only what text commands need: package, tokenizer, template. `is_text_only` models have no
- * component. */
-weft_status wf_model_open_text(weft_model **result, const char *path,
-                               const weft_model_options *options, weft_error *err) WF_NODISCARD;
+/* True when the file begins as a GGUF file does. */
+bool wf_is_gguf(const char *path);
 
 /* The options a caller gave, with everything it left out filled in. */
 void wf_model_options_take(weft_model_options *full, const weft_model_options *given);
 
-/* Chat: messages JSON to text with runs, and to ids. now may be NULL (the local clock). */
-weft_status wf_chat_render(const weft_model *m, const char *json, size_t n_json,
-                           const int64_t *now_seconds, wf_buf *text, wf_text_runs *runs,
-                           weft_error *err) WF_NODISCARD;
+/* Renders a compiled template over a JSON object of variables, with the package's tokens (may be NULL)
+ * where the JSON has none. is_chat takes a bare list of messages too and asks for a generation prompt.
+ * now_seconds may be NULL (the local clock), runs too. */
+weft_status wf_chat_render(const wf_template *t, const wf_package *p, bool is_chat, const char *json,
+                           size_t n_json, const int64_t *now_seconds, wf_buf *text,
+                           wf_text_runs *runs, weft_error *err) WF_NODISCARD;
 
 struct weft_cancel {
   atomic_int refs;

@@ -56,7 +56,7 @@ static weft_status check_options(const weft_model_options *o, weft_error *err) {
   return WEFT_OK;
 }
 
-static bool is_gguf(const char *path) {
+bool wf_is_gguf(const char *path) {
   wf_map map = {0};
   weft_error ignored = {0};
   if (wf_path_is_dir(path)) return false;
@@ -72,7 +72,7 @@ static weft_status open_package(weft_model *m, const char *path, const weft_mode
   char *dir = NULL;
   bool is_temporary = false;
   const wf_package_options options = {o->trust_links != 0, o->model_file};
-  if (is_gguf(path)) {
+  if (wf_is_gguf(path)) {
     const wf_import_options import = {.progress = o->progress, .progress_user = o->progress_user,
                                       .is_private = true};
     WF_TRY(wf_import_cached(path, &import, &dir, &is_temporary, err));
@@ -198,8 +198,8 @@ static weft_status fix_context(weft_model *m, const weft_model_options *o, weft_
   return WEFT_OK;
 }
 
-static weft_status create(weft_model **result, const char *path, const weft_model_options *given,
-                          bool is_text_only, weft_error *err) {
+weft_status weft_model_open(weft_model **result, const char *path, const weft_model_options *given,
+                            weft_error *err) {
   weft_status st = WEFT_OK;
   weft_model_options o;
   const uint64_t started = wf_clock_ns();
@@ -212,35 +212,25 @@ static weft_status create(weft_model **result, const char *path, const weft_mode
   WF_TRY(load_tokenizer(m, err));
   WF_TRY(load_template(m, err));
   m->n_threads = o.n_threads ? o.n_threads : wf_threads_usable();
-  if (!is_text_only) {
-    m->backend = &wf_backend_native;
-    WF_TRY(check_memory(m->package, &o, err));
-    WF_TRY(compile(m, &o, err));
-    m->info = wf_component_describe(m->backend, m->component);
-    m->vocab = m->info->vocab;
-    WF_TRY(fix_context(m, &o, err));
-    int64_t chunk = o.chunk_tokens ? o.chunk_tokens : DEFAULT_CHUNK_TOKENS;
-    /* a graph whose bits depend on the cut takes its whole prompt at once */
-    if (!m->info->may_chunk || m->info->n_layers == 0 || chunk > m->context_tokens) chunk = m->context_tokens;
-    WF_TRY(wf_runner_init(&m->runner, m->backend, m->component, m->n_threads, chunk,
-                          m->context_tokens, err));
+  m->backend = &wf_backend_native;
+  WF_TRY(check_memory(m->package, &o, err));
+  WF_TRY(compile(m, &o, err));
+  m->info = wf_component_describe(m->backend, m->component);
+  m->vocab = m->info->vocab;
+  WF_TRY(fix_context(m, &o, err));
+  int64_t chunk = o.chunk_tokens ? o.chunk_tokens : DEFAULT_CHUNK_TOKENS;
+  /* a graph whose bits depend on the cut takes its whole prompt at once */
+  if (!m->info->may_chunk || m->info->n_layers == 0 || chunk > m->context_tokens) {
+    chunk = m->context_tokens;
   }
+  WF_TRY(wf_runner_init(&m->runner, m->backend, m->component, m->n_threads, chunk,
+                        m->context_tokens, err));
   m->load_ms = (wf_clock_ns() - started) / 1000000;
   *result = m;
   m = NULL;
 out:
   weft_model_close(m);
   return st;
-}
-
-weft_status weft_model_open(weft_model **result, const char *path,
-                            const weft_model_options *options, weft_error *err) {
-  return create(result, path, options, false, err);
-}
-
-weft_status wf_model_open_text(weft_model **result, const char *path,
-                               const weft_model_options *options, weft_error *err) {
-  return create(result, path, options, true, err);
 }
 
 void wf_model_ref(weft_model *m) {
@@ -283,6 +273,7 @@ void weft_model_describe(const weft_model *m, weft_model_info *info) {
       .bos_id = m->package->bos_id,
       .n_end_ids = m->n_end_ids,
       .end_ids = m->end_ids,
+      .do_sample = m->package->defaults.do_sample,
   };
   memcpy(info, &full, size);
 }

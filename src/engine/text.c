@@ -59,8 +59,8 @@ static weft_status set_default(json_t *variables, const char *name, const char *
   return WEFT_OK;
 }
 
-/* {"messages": ...} or a bare list of messages, with the package's tokens as variables. */
-static weft_status parse_variables(const weft_model *m, const char *json, size_t n_json,
+/* {"messages": ...} or, for a chat, a bare list of messages; with the package's tokens as variables. */
+static weft_status parse_variables(const wf_package *p, bool is_chat, const char *json, size_t n_json,
                                    json_t **result, weft_error *err) {
   weft_status st = WEFT_OK;
   json_error_t why;
@@ -69,7 +69,7 @@ static weft_status parse_variables(const weft_model *m, const char *json, size_t
     return wf_fail(err, WEFT_PARSE, "repair the JSON", "line %d, column %d: %s", why.line, why.column,
                    why.text);
   }
-  if (json_is_array(variables)) {
+  if (json_is_array(variables) && is_chat) {
     json_t *object = json_object();
     if (!object || json_object_set_new(object, "messages", variables) != 0) {
       json_decref(object);
@@ -77,18 +77,19 @@ static weft_status parse_variables(const weft_model *m, const char *json, size_t
     }
     variables = object;
   }
-  if (!json_is_object(variables) || !json_is_array(json_object_get(variables, "messages"))) {
+  if (!json_is_object(variables) ||
+      (is_chat && !json_is_array(json_object_get(variables, "messages")))) {
     st = wf_fail(err, WEFT_INVALID_ARGUMENT, "give {\"messages\": [{\"role\": ..., \"content\": ...}]}",
-                 "the JSON is neither a list of messages nor an object with one");
+                 "the JSON is no object with a list of messages");
     goto out;
   }
-  if (m->package) {
-    WF_TRY(set_default(variables, "bos_token", m->package->bos_text, err));
-    WF_TRY(set_default(variables, "eos_token", m->package->eos_text, err));
-    WF_TRY(set_default(variables, "pad_token", m->package->pad_text, err));
-    WF_TRY(set_default(variables, "unk_token", m->package->unk_text, err));
+  if (p) {
+    WF_TRY(set_default(variables, "bos_token", p->bos_text, err));
+    WF_TRY(set_default(variables, "eos_token", p->eos_text, err));
+    WF_TRY(set_default(variables, "pad_token", p->pad_text, err));
+    WF_TRY(set_default(variables, "unk_token", p->unk_text, err));
   }
-  if (!json_object_get(variables, "add_generation_prompt") &&
+  if (is_chat && !json_object_get(variables, "add_generation_prompt") &&
       json_object_set_new(variables, "add_generation_prompt", json_true()) != 0) {
     st = wf_fail_memory(err, 0, "template variables");
     goto out;
@@ -100,13 +101,13 @@ out:
   return st;
 }
 
-weft_status wf_chat_render(const weft_model *m, const char *json, size_t n_json,
-                           const int64_t *now_seconds, wf_buf *text, wf_text_runs *runs,
-                           weft_error *err) {
+weft_status wf_chat_render(const wf_template *t, const wf_package *p, bool is_chat, const char *json,
+                           size_t n_json, const int64_t *now_seconds, wf_buf *text,
+                           wf_text_runs *runs, weft_error *err) {
   weft_status st = WEFT_OK;
   json_t *variables = NULL;
   wf_render_options options;
-  if (!m->chat_template) {
+  if (!t) {
     return wf_fail(err, WEFT_INVALID_ARGUMENT, "give the text itself (--raw), or add chat_template.jinja",
                    "the package has no chat template");
   }
@@ -115,8 +116,8 @@ weft_status wf_chat_render(const weft_model *m, const char *json, size_t n_json,
     options.has_now = true;
     options.now_seconds = *now_seconds;
   }
-  WF_TRY(parse_variables(m, json, n_json, &variables, err));
-  WF_TRY(wf_template_render(m->chat_template, variables, &options, text, runs, err));
+  WF_TRY(parse_variables(p, is_chat, json, n_json, &variables, err));
+  WF_TRY(wf_template_render(t, variables, &options, text, runs, err));
 out:
   json_decref(variables);
   return st;
@@ -126,7 +127,7 @@ weft_status weft_chat_text(const weft_model *m, const char *json, size_t n_json,
                            size_t *n_text, weft_error *err) {
   weft_status st = WEFT_OK;
   wf_buf b = {0};
-  WF_TRY(wf_chat_render(m, json, n_json, NULL, &b, NULL, err));
+  WF_TRY(wf_chat_render(m->chat_template, m->package, true, json, n_json, NULL, &b, NULL, err));
   *n_text = b.n;
   *text = wf_buf_take(&b);
   if (!*text) st = wf_fail_memory(err, b.n, "text");
@@ -143,7 +144,7 @@ weft_status weft_chat_ids(const weft_model *m, const char *json, size_t n_json, 
   wf_encoding e = {0};
   wf_segment *segments = NULL;
   const wf_encode_options options = {.control = m->control};
-  WF_TRY(wf_chat_render(m, json, n_json, NULL, &text, &runs, err));
+  WF_TRY(wf_chat_render(m->chat_template, m->package, true, json, n_json, NULL, &text, &runs, err));
   segments = wf_calloc(runs.n + 1, sizeof *segments);
   if (!segments) {
     st = wf_fail_memory(err, runs.n * sizeof *segments, "text runs");

@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "package/reader.h"
 
-enum { MAX_DOCUMENT_BYTES = 16 << 20, MAX_JSON_DEPTH_NOTE = 2048 /* jansson's own limit */ };
+enum { MAX_DOCUMENT_BYTES = 16 << 20 }; /* nesting is bounded by jansson at 2048 */
 
 weft_status wf_package_json(const wf_package *p, const wf_package_options *o, const char *name,
                             bool is_optional, json_t **result, weft_error *err) {
@@ -208,10 +208,9 @@ out:
   return st;
 }
 
-weft_status wf_package_open(wf_package **result, const char *path, const wf_package_options *options,
-                            weft_error *err) {
+static weft_status create(wf_package **result, const char *path, weft_error *err) {
   weft_status st = WEFT_OK;
-  char *dir = NULL, *real = NULL, *genai = NULL, *config = NULL, *native = NULL;
+  char *dir = NULL, *real = NULL;
   wf_package *p = wf_zalloc(sizeof *p);
   if (!p) return wf_fail_memory(err, sizeof *p, "a package");
   p->arena = wf_arena_create();
@@ -229,33 +228,61 @@ weft_status wf_package_open(wf_package **result, const char *path, const wf_pack
     st = wf_fail_memory(err, 0, "a package");
     goto out;
   }
-  genai = wf_path_join(real, "genai_config.json");
-  config = wf_path_join(real, "config.json");
-  native = wf_path_join(real, "inference_metadata.yaml");
-  if (!genai || !config || !native) {
-    st = wf_fail_memory(err, 0, "a path");
-  } else if (wf_path_exists(genai)) {
-    st = wf_package_read_genai(p, options, err);
-  } else if (wf_path_exists(config)) {
-    st = wf_package_read_huggingface(p, options, err);
-  } else if (wf_path_exists(native)) {
-    st = wf_fail(err, WEFT_UNSUPPORTED, "use a folder with genai_config.json or config.json",
-                 "'%s' is a workflow package, which this version does not run", path);
-  } else {
-    st = wf_fail(err, WEFT_IO, "name a folder with genai_config.json, or config.json and onnx/*.onnx",
-                 "'%s' holds no package: neither genai_config.json nor config.json is there", path);
-  }
-  if (st != WEFT_OK) goto out;
-  WF_TRY(wf_arena_seal(p->arena, err));
   *result = p;
   p = NULL;
 out:
   wf_package_close(p);
   wf_free(dir);
   free(real);
-  wf_free(genai);
-  wf_free(config);
-  wf_free(native);
+  return st;
+}
+
+static bool has_file(const wf_package *p, const char *name) {
+  char *path = wf_path_join(p->root, name);
+  const bool yes = path && wf_path_exists(path);
+  wf_free(path);
+  return yes;
+}
+
+static weft_status read_documents(wf_package *p, const char *path, const wf_package_options *options,
+                                  weft_error *err) {
+  if (has_file(p, "genai_config.json")) return wf_package_read_genai(p, options, err);
+  if (has_file(p, "config.json")) return wf_package_read_huggingface(p, options, err);
+  if (has_file(p, "inference_metadata.yaml") || has_file(p, "inference_metadata.yml") ||
+      has_file(p, "inference_metadata.json")) {
+    return wf_fail(err, WEFT_UNSUPPORTED, "use a folder with genai_config.json or config.json",
+                   "'%s' is a workflow package, which this version does not run", path);
+  }
+  return wf_fail(err, WEFT_IO, "name a folder with genai_config.json, or config.json and onnx/*.onnx",
+                 "'%s' holds no package: neither genai_config.json nor config.json is there", path);
+}
+
+weft_status wf_package_open(wf_package **result, const char *path, const wf_package_options *options,
+                            weft_error *err) {
+  weft_status st = WEFT_OK;
+  wf_package *p = NULL;
+  WF_TRY(create(&p, path, err));
+  WF_TRY(read_documents(p, path, options, err));
+  WF_TRY(wf_arena_seal(p->arena, err));
+  *result = p;
+  p = NULL;
+out:
+  wf_package_close(p);
+  return st;
+}
+
+weft_status wf_package_open_text(wf_package **result, const char *dir,
+                                 const wf_package_options *options, weft_error *err) {
+  weft_status st = WEFT_OK;
+  wf_package *p = NULL;
+  WF_TRY(create(&p, dir, err));
+  p->kind = "text";
+  WF_TRY(wf_package_read_text(p, options, err));
+  WF_TRY(wf_arena_seal(p->arena, err));
+  *result = p;
+  p = NULL;
+out:
+  wf_package_close(p);
   return st;
 }
 

@@ -57,6 +57,9 @@ typedef struct wf_package_options {
  *         model that needs more than one graph, by name), OUT_OF_MEMORY. */
 weft_status wf_package_open(wf_package **result, const char *path, const wf_package_options *options,
                             weft_error *err) WF_NODISCARD;
+/* Only the text side of a folder: tokenizer files, special tokens, chat template; no model is needed. */
+weft_status wf_package_open_text(wf_package **result, const char *dir,
+                                 const wf_package_options *options, weft_error *err) WF_NODISCARD;
 void wf_package_close(wf_package *p); /* NULL is fine */
 
 #endif
