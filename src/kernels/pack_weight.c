@@ -20,12 +20,6 @@ static int read_packed(const uint8_t *bytes, int bits, int64_t i) {
   return bytes[bit >> 3] >> (bit & 7) & ((1 << bits) - 1);
 }
 
-/* The quantised value of element k of row n; k may lie in the padding of the last block. */
-static int read_q(const wf_weight_desc *d, int64_t n, int64_t k) {
-  const int64_t row_bytes = n_blocks(d) * d->block_size * d->bits / 8;
-  return read_packed((const uint8_t *)d->data + n * row_bytes, d->bits, k);
-}
-
 static float read_zero(const wf_weight_desc *d, int64_t n, int64_t block) {
   if (d->zeros_float) return d->zeros_float[n * n_blocks(d) + block];
   if (d->zeros_packed) {
@@ -153,22 +147,39 @@ static uint8_t *put_scale(const wf_pack_header *h, uint8_t *at, float value) {
   return at + sizeof value;
 }
 
-/* One unit of all columns of a group; a column past N is zeros. */
+/* Eight 4-bit values in file order (two a byte, low first) to one dword of a chunk. */
+static void put_chunk_4(const uint8_t *from, uint8_t *to) {
+  to[0] = (uint8_t)((from[0] & 15) | from[2] << 4);
+  to[1] = (uint8_t)(from[0] >> 4 | (from[2] & 0xf0));
+  to[2] = (uint8_t)((from[1] & 15) | from[3] << 4);
+  to[3] = (uint8_t)(from[1] >> 4 | (from[3] & 0xf0));
+}
+
+/* The same for 2 bits, four a byte. */
+static void put_chunk_2(const uint8_t *from, uint8_t *to) {
+  for (int i = 0; i < 4; i++) {
+    to[i] = (uint8_t)((from[0] >> 2 * i & 3) | (from[1] >> 2 * i & 3) << 4);
+  }
+}
+
+/* One unit of all columns of a group; a column past N stays zeros. Values past K are the file's own
+ * padding: activations are zero there. */
 static void fill_unit(const wf_pack_header *h, const wf_weight_desc *d, int64_t n0, int64_t k0,
                       uint8_t *at) {
-  const int nr = h->nr;
+  const int64_t row_bytes = n_blocks(d) * d->block_size * d->bits / 8;
   const int chunk_k = h->bits == 4 ? 8 : 4;
+  const uint8_t flip = h->is_signed ? 0x80 : 0;
 
-  for (int c = 0; c < nr; c++) {
-    if (n0 + c >= d->n) continue;
-    for (int k = 0; k < h->unit; k++) {
-      int q = k0 + k < d->k ? read_q(d, n0 + c, k0 + k) : 0;
-      const int chunk = k / chunk_k, i = k % 4;
-      uint8_t *byte = at + (chunk * nr + c) * 4 + i;
-      if (h->bits == 8) {
-        *byte = (uint8_t)(h->is_signed ? q ^ 0x80 : q);
+  for (int c = 0; c < h->nr && n0 + c < d->n; c++) {
+    const uint8_t *from = (const uint8_t *)d->data + (n0 + c) * row_bytes + k0 * d->bits / 8;
+    uint8_t *to = at + c * 4;
+    for (int k = 0; k < h->unit; k += chunk_k, to += h->nr * 4, from += chunk_k * d->bits / 8) {
+      if (d->bits == 4) {
+        put_chunk_4(from, to);
+      } else if (d->bits == 2) {
+        put_chunk_2(from, to);
       } else {
-        *byte = (uint8_t)(*byte | q << (k % 8 / 4 * 4));
+        for (int i = 0; i < 4; i++) to[i] = from[i] ^ flip;
       }
     }
   }
