@@ -121,7 +121,9 @@ weft_status wf_import_cached(const char *gguf_path, const wf_import_options *opt
   if (place && is_complete(place, &key)) goto done;
   const wf_import_marker with_marker = {marker_name, marker.at, marker.n};
   if (place) {
-    wf_import_remove(place); /* incomplete, or of another importer with the same hash */
+    /* A folder without the right marker is damaged or of another key with the same hash. Complete
+     * ones of other processes appear by rename only, so they are never removed here. */
+    if (wf_path_exists(place) && !is_complete(place, &key)) wf_import_remove(place);
     st = wf_import_gguf_marked(gguf_path, place, &o, &with_marker, err);
     /* Another process may have been faster: then its folder is as good. */
     if (st == WEFT_OK || is_complete(place, &key)) {
