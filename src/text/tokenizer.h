@@ -63,12 +63,7 @@ bool wf_tokenizer_is_special(const wf_tokenizer *t, int32_t id);
 /* True for every added token, special or not. */
 bool wf_tokenizer_is_added(const wf_tokenizer *t, int32_t id);
 
-typedef enum wf_token_role {
-  WF_TOKEN_BOS,
-  WF_TOKEN_EOS,
-  WF_TOKEN_PAD,
-  WF_TOKEN_UNK
-} wf_token_role;
+typedef enum wf_token_role { WF_TOKEN_BOS, WF_TOKEN_EOS, WF_TOKEN_PAD, WF_TOKEN_UNK } wf_token_role;
 /* The id that tokenizer_config.json (or the SentencePiece model) gives the role; -1: none. */
 int32_t wf_tokenizer_role_id(const wf_tokenizer *t, wf_token_role role);
 /* True when encoding with add_special puts the start token in front: a template that already wrote
