@@ -147,6 +147,11 @@ WEFT_API WEFT_NODISCARD weft_status weft_chat_ids(const weft_model *model, const
                                                   size_t n_json, int32_t **ids, size_t *n_ids,
                                                   weft_error *err);
 
+/* A token's own true bytes. Owner: *bytes is the caller's (weft_free), terminated. Thread: any.
+ * Errors: INVALID_ARGUMENT (an id outside the vocabulary). */
+WEFT_API WEFT_NODISCARD weft_status weft_token_bytes(const weft_model *model, int32_t id,
+                                                     char **bytes, size_t *n_bytes, weft_error *err);
+
 /* A tokenizer alone: of a package folder, a GGUF file, a tokenizer.json or a SentencePiece tokenizer.model. */
 typedef struct weft_tokenizer weft_tokenizer;
 /* Owner: *result is the caller's (weft_tokenizer_close). Thread: any; the result is `immutable`.
@@ -362,6 +367,18 @@ WEFT_API WEFT_NODISCARD weft_status weft_import(const char *source, const char *
 WEFT_API WEFT_NODISCARD weft_status weft_inspect(const char *path,
                                                  const weft_model_options *options,
                                                  const char *format, char **text, weft_error *err);
+
+/* The ONNX file that weft would run for a package (or `path` itself when it is one).
+ * Owner: *file is the caller's (weft_free). Thread: any. */
+WEFT_API WEFT_NODISCARD weft_status weft_model_file(const char *path,
+                                                    const weft_model_options *options, char **file,
+                                                    weft_error *err);
+
+/* What the user's cache folder holds, a line an entry: bytes, kind, name. Owner: *text (weft_free). */
+WEFT_API WEFT_NODISCARD weft_status weft_cache_list(char **text, weft_error *err);
+/* Removes everything that weft has put into the user's cache folder; *n_bytes is what that was. Running
+ * processes keep what they have mapped. */
+WEFT_API WEFT_NODISCARD weft_status weft_cache_clear(uint64_t *n_bytes, weft_error *err);
 
 /* ---- plain graphs -------------------------------------------------------------------------------- */
 

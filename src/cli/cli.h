@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The command line. Owns: arguments, terminals, signals, what is printed where. It sees include/weft/ and
+ * base only, so that whatever it can do, a program that embeds weft can do as well. One file a command. */
+#ifndef WF_CLI_H
+#define WF_CLI_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "weft/weft.h"
+
+enum { CLI_USAGE = 2, CLI_INTERRUPTED = 130 };
+
+/* ---- arguments --------------------------------------------------------------------------------- */
+
+typedef enum cli_kind {
+  CLI_FLAG,   /* bool */
+  CLI_TEXT,   /* const char * */
+  CLI_INT,    /* int64_t within lo..hi */
+  CLI_NUMBER, /* float within lo..hi */
+  CLI_SEED,   /* uint64_t */
+  CLI_CHOICE, /* int: index into the words of `value`, which are parted by '|' */
+  CLI_LIST    /* cli_texts: each use appends */
+} cli_kind;
+
+typedef WF_VEC(const char *) cli_texts;
+
+typedef struct cli_option {
+  const char *name, *alias; /* "--threads", "-t" or NULL */
+  cli_kind kind;
+  void *target;
+  bool *given; /* set when the option occurs; NULL: nobody asks */
+  double lo, hi;
+  const char *value, *help; /* "N", "threads to use" */
+} cli_option;
+
+typedef struct cli_command {
+  const char *name, *arguments, *summary;
+  int (*run)(const struct cli_command *self, int argc, char **argv);
+} cli_command;
+
+/* Reads argv (without the command) into the options' targets; what is left goes to `rest`. Returns -1 to
+ * go on, else the exit code: 0 after --help, 2 after a usage error that names the option. Lists of several
+ * option tables are given one after another, ended by a row without a name. */
+int cli_parse(const cli_command *c, int argc, char **argv, const cli_option *const *tables,
+              size_t n_tables, cli_texts *rest);
+/* "weft run: ..." on stderr; always 2. */
+int cli_usage(const cli_command *c, const char *fmt, ...) WF_PRINTF(2, 3);
+/* The one form of errors on stderr: what failed, why, how to fix. Returns the exit code. */
+int cli_fail(const weft_error *err);
+int cli_fail_memory(void);
+
+/* "1,2,3" into ids; false on junk. Owner: *ids (wf_free). */
+bool cli_parse_ids(const char *text, int32_t **ids, size_t *n);
+bool cli_parse_counts(const char *text, int64_t lo, int64_t hi, int64_t **values, size_t *n);
+
+/* ---- output -------------------------------------------------------------------------------------- */
+
+/* stdout: written at once, failures remembered; cli_out_close gives 0 or the exit code for them. */
+void cli_out(const void *bytes, size_t n);
+void cli_puts(const char *text);
+int cli_out_close(int code);
+void cli_err(const char *fmt, ...) WF_PRINTF(1, 2);
+
+/* ---- the process ---------------------------------------------------------------------------------- */
+
+void cli_process_init(void); /* file descriptors, LC_CTYPE, signals */
+/* What SIGINT cancels; NULL: it ends the program with 130. */
+void cli_interrupt_target(weft_cancel *c);
+bool cli_was_interrupted(void);
+void cli_interrupt_clear(void);
+
+/* ---- options that several commands share --------------------------------------------------------- */
+
+typedef struct cli_model_options {
+  int64_t threads, context, chunk;
+  int kv, precision, backend, log;
+  bool precision_given, trust_links, no_cache;
+  const char *model_file;
+} cli_model_options;
+enum { CLI_N_MODEL_OPTIONS = 11 };
+void cli_model_options_init(cli_model_options *o);
+void cli_model_table(cli_model_options *o, cli_option table[CLI_N_MODEL_OPTIONS]);
+/* exact_by_default: what --precision is when it is not given. */
+void cli_model_take(const cli_model_options *o, bool exact_by_default, weft_model_options *result);
+
+typedef struct cli_decoding_options {
+  bool greedy, ignore_eos, has_temperature, has_top_k, has_top_p, has_min_p, has_typical, has_repetition,
+      has_presence, has_frequency, has_seed, has_logprobs, has_max_tokens;
+  float temperature, top_p, min_p, typical_p, repetition, presence, frequency;
+  int64_t top_k, max_tokens, logprobs, lookup;
+  uint64_t seed;
+  cli_texts biases, stops;
+} cli_decoding_options;
+enum { CLI_N_DECODING_OPTIONS = 17 };
+void cli_decoding_init(cli_decoding_options *o);
+void cli_decoding_deinit(cli_decoding_options *o);
+void cli_decoding_table(cli_decoding_options *o, cli_option table[CLI_N_DECODING_OPTIONS]);
+/* *biases is the caller's (wf_free) and must outlive the options' use. Returns -1 or an exit code. */
+int cli_decoding_take(const cli_command *c, const cli_decoding_options *o, weft_bias **biases,
+                      weft_generation_options *result);
+
+/* ---- NumPy files ----------------------------------------------------------------------------------- */
+
+typedef struct cli_array {
+  int dtype; /* ONNX's number */
+  int rank;
+  int64_t dims[8];
+  void *data; /* owned (wf_free) */
+  size_t n_bytes;
+} cli_array;
+weft_status cli_npy_read(const char *path, cli_array *a, weft_error *err) WF_NODISCARD;
+weft_status cli_npy_write(const char *path, const weft_tensor *t, weft_error *err) WF_NODISCARD;
+/* A value written on the command line: "1", "1.5", "true", "1,2,3" in the port's type; rank 0 for a
+ * single value where the port allows it. */
+weft_status cli_array_parse(const char *text, const weft_tensor *port, cli_array *a,
+                            weft_error *err) WF_NODISCARD;
+
+/* ---- commands ---------------------------------------------------------------------------------------- */
+
+int cmd_run(const cli_command *c, int argc, char **argv);
+int cmd_import(const cli_command *c, int argc, char **argv);
+int cmd_inspect(const cli_command *c, int argc, char **argv);
+int cmd_tokenize(const cli_command *c, int argc, char **argv);
+int cmd_detokenize(const cli_command *c, int argc, char **argv);
+int cmd_template(const cli_command *c, int argc, char **argv);
+int cmd_exec(const cli_command *c, int argc, char **argv);
+int cmd_logits(const cli_command *c, int argc, char **argv);
+int cmd_bench(const cli_command *c, int argc, char **argv);
+int cmd_cache(const cli_command *c, int argc, char **argv);
+int cmd_providers(const cli_command *c, int argc, char **argv);
+
+/* Progress of import and packing on a terminal's stderr; silent elsewhere. */
+void cli_progress(void *user, uint64_t done, uint64_t total, const char *what);
+void cli_log_line(void *user, int level, const char *line);
+
+/* The chat of `weft run` without a prompt. */
+typedef struct cli_chat {
+  weft_model *model;
+  weft_generation *generation;
+  const char *system;
+  bool is_raw;
+  weft_generation_options options;
+} cli_chat;
+int cli_repl(cli_chat *chat);
+/* Prints an answer as it comes; *code gets the exit code so far. */
+weft_status cli_stream_answer(weft_generation *g, wf_buf *keep, weft_result *result, weft_error *err);
+
+#endif

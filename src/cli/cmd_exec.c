@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* weft exec and weft logits: numbers in, numbers out, as .npy files. */
+#include <string.h>
+
+#include "base/file.h"
+#include "cli/cli.h"
+
+static weft_status find_port(const weft_graph *g, wf_str name, weft_tensor *port, weft_error *err) {
+  for (size_t i = 0; i < weft_graph_n_inputs(g); i++) {
+    *port = (weft_tensor){.struct_size = sizeof *port};
+    weft_graph_input(g, i, port);
+    if (wf_str_is(name, port->name)) return WEFT_OK;
+  }
+  wf_buf names = {0};
+  for (size_t i = 0; i < weft_graph_n_inputs(g); i++) {
+    weft_graph_input(g, i, port);
+    wf_buf_printf(&names, "%s%s", i ? ", " : "", port->name);
+  }
+  const weft_status st = wf_fail(err, WEFT_INVALID_ARGUMENT, "name one of the graph's inputs",
+                                 "the graph has no input '%.*s'; it has %s", (int)name.n, name.at,
+                                 names.at ? names.at : "none");
+  wf_buf_deinit(&names);
+  return st;
+}
+
+/* "NAME=FILE.npy" or "NAME=VALUE". A name may hold '=', so the longest port that fits is meant. */
+static weft_status read_input(const weft_graph *g, const char *text, cli_array *a, weft_tensor *t,
+                              weft_error *err) {
+  const char *equals = strchr(text, '=');
+  if (!equals) {
+    return wf_fail(err, WEFT_INVALID_ARGUMENT, "write --input NAME=FILE.npy or NAME=VALUE",
+                   "'%s' names no value", text);
+  }
+  WF_RETURN_IF_ERROR(find_port(g, (wf_str){text, (size_t)(equals - text)}, t, err));
+  const char *value = equals + 1;
+  if (wf_str_ends(wf_str_of(value), WF_STR(".npy"))) {
+    WF_RETURN_IF_ERROR(cli_npy_read(value, a, err));
+    /* NumPy has no code for bfloat16 and the 8-bit floats: their bits come as unsigned integers */
+    if ((t->dtype == 16 && a->dtype == 4) || (t->dtype >= 17 && t->dtype <= 20 && a->dtype == 2)) {
+      a->dtype = t->dtype;
+    }
+  } else {
+    WF_RETURN_IF_ERROR(cli_array_parse(value, t, a, err));
+  }
+  t->dtype = a->dtype;
+  t->rank = a->rank;
+  t->dims = a->dims;
+  t->data = a->data;
+  t->n_bytes = a->n_bytes;
+  return WEFT_OK;
+}
+
+static weft_status write_outputs(const char *dir, const weft_tensor *outputs, size_t n, weft_error *err) {
+  WF_RETURN_IF_ERROR(wf_path_make_dirs(dir, false, err));
+  for (size_t i = 0; i < n; i++) {
+    if (!outputs[i].name) continue;
+    wf_buf name = {0};
+    for (const char *p = outputs[i].name; *p; p++) wf_buf_putc(&name, *p == '/' ? '_' : *p);
+    wf_buf_puts(&name, ".npy");
+    char *path = name.failed ? NULL : wf_path_join(dir, name.at);
+    const weft_status st = path ? cli_npy_write(path, &outputs[i], err) : wf_fail_memory(err, 0, "a path");
+    wf_free(path);
+    wf_buf_deinit(&name);
+    if (st != WEFT_OK) return st;
+  }
+  return WEFT_OK;
+}
+
+
+int cmd_exec(const cli_command *c, int argc, char **argv) {
+  int code;
+  weft_status st = WEFT_OK;
+  const char *dir = NULL;
+  cli_model_options mo;
+  cli_option model_table[CLI_N_MODEL_OPTIONS];
+  cli_texts rest = {0}, inputs = {0};
+  weft_model_options options;
+  weft_error err = {0};
+  weft_graph *g = NULL;
+  cli_array *arrays = NULL;
+  weft_tensor *in = NULL, *out_tensors = NULL;
+  char *path = NULL;
+  const cli_option own[] = {
+      {"--input", "-i", CLI_LIST, &inputs, NULL, 0, 0, "NAME=X", "a .npy file or a value (repeatable)"},
+      {"--output-dir", "-o", CLI_TEXT, &dir, NULL, 0, 0, "DIR", "where every output goes as NAME.npy"},
+      {NULL, NULL, CLI_FLAG, NULL, NULL, 0, 0, NULL, NULL}};
+  cli_model_options_init(&mo);
+  cli_model_table(&mo, model_table);
+  const cli_option *const tables[] = {own, model_table};
+  code = cli_parse(c, argc, argv, tables, 2, &rest);
+  if (code >= 0) goto out;
+  if (rest.n != 1 || !dir) {
+    code = cli_usage(c, rest.n != 1 ? "name one model" : "--output-dir is missing");
+    goto out;
+  }
+  cli_model_take(&mo, true, &options);
+  arrays = wf_calloc(inputs.n + 1, sizeof *arrays);
+  in = wf_calloc(inputs.n + 1, sizeof *in);
+  if (!arrays || !in) {
+    code = cli_fail_memory();
+    goto out;
+  }
+  st = weft_model_file(rest.at[0], &options, &path, &err);
+  if (st == WEFT_OK) st = weft_graph_open(&g, path, &options, &err);
+  for (size_t i = 0; i < inputs.n && st == WEFT_OK; i++) st = read_input(g, inputs.at[i], &arrays[i], &in[i], &err);
+  if (st == WEFT_OK) {
+    const size_t n = weft_graph_n_outputs(g);
+    out_tensors = wf_calloc(n + 1, sizeof *out_tensors);
+    if (!out_tensors) {
+      code = cli_fail_memory();
+      goto out;
+    }
+    for (size_t i = 0; i < n; i++) out_tensors[i].struct_size = sizeof *out_tensors;
+    st = weft_graph_run(g, in, inputs.n, out_tensors, &err);
+    if (st == WEFT_OK) st = write_outputs(dir, out_tensors, n, &err);
+  }
+  code = st == WEFT_OK ? 0 : cli_fail(&err);
+out:
+  weft_graph_close(g);
+  for (size_t i = 0; arrays && i < inputs.n; i++) wf_free(arrays[i].data);
+  wf_free(arrays);
+  wf_free(in);
+  wf_free(out_tensors);
+  weft_free(path);
+  wf_vec_free(&inputs);
+  wf_vec_free(&rest);
+  return code;
+}
+
+int cmd_logits(const cli_command *c, int argc, char **argv) {
+  int code;
+  weft_status st;
+  const char *ids_text = NULL, *output = NULL;
+  cli_model_options mo;
+  cli_option model_table[CLI_N_MODEL_OPTIONS];
+  cli_texts rest = {0};
+  weft_model_options options;
+  weft_error err = {0};
+  weft_model *model = NULL;
+  weft_generation *g = NULL;
+  int32_t *ids = NULL;
+  size_t n = 0, n_logits = 0;
+  float *logits = NULL;
+  const cli_option own[] = {
+      {"--ids", NULL, CLI_TEXT, &ids_text, NULL, 0, 0, "IDS", "token ids separated by commas"},
+      {"--output", "-o", CLI_TEXT, &output, NULL, 0, 0, "FILE", "float32 [n, vocabulary] as .npy"},
+      {NULL, NULL, CLI_FLAG, NULL, NULL, 0, 0, NULL, NULL}};
+  cli_model_options_init(&mo);
+  cli_model_table(&mo, model_table);
+  const cli_option *const tables[] = {own, model_table};
+  code = cli_parse(c, argc, argv, tables, 2, &rest);
+  if (code >= 0) goto out;
+  if (rest.n != 1 || !ids_text || !output) {
+    code = cli_usage(c, "name one package, --ids and --output");
+    goto out;
+  }
+  if (!cli_parse_ids(ids_text, &ids, &n) || n == 0) {
+    code = cli_usage(c, "--ids wants token ids separated by commas, not '%s'", ids_text);
+    goto out;
+  }
+  cli_model_take(&mo, true, &options);
+  st = weft_model_open(&model, rest.at[0], &options, &err);
+  if (st == WEFT_OK) st = weft_generation_create(&g, model, NULL, &err);
+  if (st == WEFT_OK) {
+    weft_model_info info = {.struct_size = sizeof info};
+    weft_model_describe(model, &info);
+    if (!wf_size_mul(n, (size_t)info.vocab, &n_logits) ||
+        !(logits = wf_calloc(n_logits, sizeof *logits))) {
+      code = cli_fail_memory();
+      goto out;
+    }
+    st = weft_generation_append_logits(g, ids, n, logits, n_logits, &err);
+    const int64_t dims[2] = {(int64_t)n, info.vocab};
+    const weft_tensor t = {.struct_size = sizeof t, .name = "logits", .dtype = 1, .rank = 2, .dims = dims,
+                           .data = logits, .n_bytes = n_logits * sizeof *logits};
+    if (st == WEFT_OK) st = cli_npy_write(output, &t, &err);
+  }
+  code = st == WEFT_OK ? 0 : cli_fail(&err);
+out:
+  weft_generation_close(g);
+  weft_model_close(model);
+  wf_free(logits);
+  wf_free(ids);
+  wf_vec_free(&rest);
+  return code;
+}

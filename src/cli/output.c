@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* stdout, stderr, signals and the locale of the program. The library touches none of these. */
+#include <errno.h>
+#include <fcntl.h>
+#include <locale.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+
+static int out_error; /* errno of the first failed write to stdout */
+
+void cli_out(const void *bytes, size_t n) {
+  const char *p = bytes;
+  while (n > 0 && !out_error) {
+    const ssize_t done = write(STDOUT_FILENO, p, n);
+    if (done < 0 && errno == EINTR) continue;
+    if (done < 0) {
+      out_error = errno;
+      return;
+    }
+    p += done;
+    n -= (size_t)done;
+  }
+}
+
+void cli_puts(const char *text) { cli_out(text, strlen(text)); }
+
+int cli_out_close(int code) {
+  if (!out_error) return code;
+  char why[128];
+  cli_err("weft: cannot write to stdout: %s\n", strerror_r(out_error, why, sizeof why));
+  return code ? code : WEFT_IO;
+}
+
+void cli_err(const char *fmt, ...) {
+  char text[4096];
+  va_list args;
+  va_start(args, fmt);
+  const int n = vsnprintf(text, sizeof text, fmt, args);
+  va_end(args);
+  size_t left = n < 0 ? 0 : (size_t)n < sizeof text ? (size_t)n : sizeof text - 1;
+  for (const char *p = text; left > 0;) {
+    const ssize_t done = write(STDERR_FILENO, p, left);
+    if (done < 0 && errno == EINTR) continue;
+    if (done <= 0) return; /* a closed or full stderr changes nothing */
+    p += done;
+    left -= (size_t)done;
+  }
+}
+
+int cli_fail(const weft_error *err) {
+  cli_err("weft: %s\n", err->what);
+  if (err->fix[0]) cli_err("  fix: %s\n", err->fix);
+  return (int)err->status;
+}
+
+int cli_fail_memory(void) {
+  cli_err("weft: no memory\n  fix: free memory\n");
+  return WEFT_OUT_OF_MEMORY;
+}
+
+void cli_progress(void *user, uint64_t done, uint64_t total, const char *what) {
+  (void)user;
+  if (!isatty(STDERR_FILENO)) return;
+  if (total && done >= total) {
+    cli_err("\r\033[K");
+  } else {
+    cli_err("\r%s %3d%%", what, total ? (int)(done * 100 / total) : 0);
+  }
+}
+
+void cli_log_line(void *user, int level, const char *line) {
+  static const char *const names[] = {"error", "warning", "info", "debug"};
+  const int *most = user;
+  if (level > *most) return;
+  cli_err("weft: %s: %s\n", names[level < 0 ? 0 : level > 3 ? 3 : level], line);
+}
+
+/* ---- signals ---- */
+
+static weft_cancel *_Atomic interrupt_target;
+static volatile sig_atomic_t was_interrupted;
+
+static void on_interrupt(int signal_number) {
+  (void)signal_number;
+  weft_cancel *c = atomic_load(&interrupt_target);
+  if (!c || was_interrupted) _exit(CLI_INTERRUPTED); /* a second Ctrl-C means it */
+  was_interrupted = 1;
+  weft_cancel_request(c);
+}
+
+/* A mapped file that shrank under us: the pages are gone, and so is any way to go on. */
+static void on_bus_error(int signal_number) {
+  (void)signal_number;
+  static const char text[] =
+      "weft: a file of the package became shorter or unreadable while it was in use\n"
+      "  fix: load again once nothing writes to it; replace files by rename, not in place\n";
+  const ssize_t ignored = write(STDERR_FILENO, text, sizeof text - 1);
+  (void)ignored;
+  _exit(WEFT_PACKAGE_INVALID);
+}
+
+void cli_interrupt_target(weft_cancel *c) { atomic_store(&interrupt_target, c); }
+bool cli_was_interrupted(void) { return was_interrupted != 0; }
+void cli_interrupt_clear(void) { was_interrupted = 0; }
+
+/* A descriptor that was closed by the caller must not be taken by a model file: stand-ins that can be
+ * neither read nor written keep the numbers. */
+static void hold_descriptors(void) {
+  for (int fd = 0; fd <= 2; fd++) {
+    if (fcntl(fd, F_GETFD) >= 0 || errno != EBADF) continue;
+    const int got = open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
+    if (got >= 0 && got != fd) close(got);
+  }
+}
+
+void cli_process_init(void) {
+  hold_descriptors();
+  /* characters only: numbers are read and written without regard to any locale */
+  if (!setlocale(LC_CTYPE, "") || strcmp(setlocale(LC_CTYPE, NULL), "C") == 0) {
+    (void)setlocale(LC_CTYPE, "C.UTF-8");
+  }
+  struct sigaction action;
+  memset(&action, 0, sizeof action);
+  sigemptyset(&action.sa_mask);
+  action.sa_handler = SIG_IGN;
+  sigaction(SIGPIPE, &action, NULL); /* writes report EPIPE instead */
+  action.sa_handler = on_interrupt;
+  sigaction(SIGINT, &action, NULL);
+  action.sa_handler = on_bus_error;
+  sigaction(SIGBUS, &action, NULL);
+}

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The chat: a line is a turn. On a terminal with line editing and history, else one turn a line of stdin.
+ * The conversation is a list of messages; each turn renders it anew and keeps what the cache shares. */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/process.h"
+#include "cli/cli.h"
+
+#ifdef WEFT_HAVE_LIBEDIT
+#include <editline/readline.h>
+#endif
+
+enum { MAX_SAVED_BYTES = 256 << 20 };
+
+typedef struct repl {
+  cli_chat *chat;
+  json_t *messages;
+  weft_result last;
+  bool is_terminal;
+} repl;
+
+/* One line without its end; false at the end of input. */
+static bool read_line(repl *r, wf_buf *line) {
+  wf_buf_clear(line);
+#ifdef WEFT_HAVE_LIBEDIT
+  if (r->is_terminal) {
+    char *text = readline("> ");
+    if (!text) return false;
+    if (text[0]) add_history(text);
+    wf_buf_puts(line, text);
+    free(text);
+    return true;
+  }
+#endif
+  if (r->is_terminal) cli_err("> ");
+  for (;;) {
+    char c;
+    const ssize_t n = read(STDIN_FILENO, &c, 1);
+    if (n <= 0) return line->n > 0;
+    if (c == '\n') return true;
+    wf_buf_putc(line, c);
+  }
+}
+
+static bool add_message(repl *r, const char *role, const char *text, size_t n) {
+  /* ill-formed bytes are replaced here, once, so that what is shown, saved and sent is the same */
+  wf_buf b = {0};
+  wf_buf_puts(&b, "{\"role\": \"");
+  wf_buf_puts(&b, role);
+  wf_buf_puts(&b, "\", \"content\": ");
+  wf_buf_add_json_string(&b, (wf_str){text, n}, false);
+  wf_buf_putc(&b, '}');
+  json_t *message = b.failed ? NULL : json_loadb(b.at, b.n, JSON_ALLOW_NUL, NULL);
+  wf_buf_deinit(&b);
+  return message && json_array_append_new(r->messages, message) == 0;
+}
+
+static void empty(repl *r) {
+  weft_error err = {0};
+  if (weft_generation_rewind(r->chat->generation, 0, &err) != WEFT_OK) cli_fail(&err);
+}
+
+static void reset(repl *r) {
+  json_array_clear(r->messages);
+  empty(r);
+  if (r->chat->system) (void)add_message(r, "system", r->chat->system, strlen(r->chat->system));
+}
+
+static void save(repl *r, const char *path) {
+  weft_error err = {0};
+  wf_buf b = {0};
+  char *messages = json_dumps(r->messages, JSON_COMPACT);
+  const int32_t *tokens = weft_generation_tokens(r->chat->generation);
+  const size_t n = weft_generation_length(r->chat->generation);
+  wf_buf_printf(&b, "{\"messages\": %s, \"ids\": [", messages ? messages : "[]");
+  for (size_t i = 0; i < n; i++) wf_buf_printf(&b, "%s%d", i ? ", " : "", tokens[i]);
+  wf_buf_puts(&b, "]}\n");
+  if (!messages || b.failed) cli_fail_memory();
+  else if (wf_file_write(path, b.at, b.n, true, &err) != WEFT_OK) cli_fail(&err);
+  else cli_err("saved %zu messages to %s\n", json_array_size(r->messages), path);
+  free(messages);
+  wf_buf_deinit(&b);
+}
+
+static void load(repl *r, const char *path) {
+  weft_error err = {0};
+  char *text = NULL;
+  size_t n = 0;
+  json_error_t why;
+  if (wf_file_read(path, MAX_SAVED_BYTES, &text, &n, &err) != WEFT_OK) {
+    cli_fail(&err);
+    return;
+  }
+  json_t *saved = json_loadb(text, n, 0, &why);
+  json_t *messages = json_object_get(saved, "messages");
+  bool is_good = json_is_array(messages);
+  size_t i;
+  json_t *message;
+  json_array_foreach(messages, i, message) {
+    is_good = is_good && json_is_string(json_object_get(message, "role"));
+  }
+  if (!is_good) {
+    cli_err("weft: '%s' holds no saved chat\n  fix: name a file that /save has written\n", path);
+  } else {
+    json_decref(r->messages);
+    r->messages = json_incref(messages);
+    empty(r);
+    cli_err("loaded %zu messages\n", json_array_size(messages));
+  }
+  json_decref(saved);
+  wf_free(text);
+}
+
+static void show_stats(const repl *r) {
+  weft_model_info info = {.struct_size = sizeof info};
+  weft_model_describe(r->chat->model, &info);
+  const weft_result *l = &r->last;
+  const long long prompt = (long long)(l->prompt_tokens - l->cached_tokens);
+  cli_err("%s, %s, %d threads, %s\n", info.backend, info.cpu_level, info.n_threads, info.precision);
+  cli_err("context %zu of %lld tokens\n", weft_generation_length(r->chat->generation),
+          (long long)info.context_tokens);
+  cli_err("last turn: %lld prompt tokens (%lld from the cache) at %d/s, %lld answer tokens at %d/s\n",
+          (long long)l->prompt_tokens, (long long)l->cached_tokens,
+          l->prefill_ms > 0 ? (int)((double)prompt / l->prefill_ms * 1e3) : 0,
+          (long long)l->completion_tokens,
+          l->decode_ms > 0 ? (int)((double)l->completion_tokens / l->decode_ms * 1e3) : 0);
+}
+
+/* /set NAME VALUE with the names of the command line's decoding options. */
+static void set_option(repl *r, char *words) {
+  static const cli_command self = {"run", "", "", NULL};
+  cli_decoding_options o;
+  cli_option table[CLI_N_DECODING_OPTIONS];
+  cli_texts rest = {0};
+  weft_bias *biases = NULL;
+  weft_generation_options options;
+  weft_error err = {0};
+  char *space = strchr(words, ' ');
+  wf_buf name = {0};
+  if (space) *space = '\0';
+  wf_buf_printf(&name, "--%s", words);
+  char *argv[] = {name.at, space ? space + 1 : NULL};
+  cli_decoding_init(&o);
+  cli_decoding_table(&o, table);
+  const cli_option *const tables[] = {table};
+  if (words[0] == '\0' || name.failed) {
+    cli_err("weft: /set wants a name and a value, as in /set temperature 0.7\n");
+  } else if (cli_parse(&self, space ? 2 : 1, argv, tables, 1, &rest) < 0 &&
+             cli_decoding_take(&self, &o, &biases, &options) < 0) {
+    weft_generation_options *now = &r->chat->options;
+    if (o.greedy) now->greedy = 1;
+    if (o.has_temperature) now->temperature = options.temperature, now->greedy = 0;
+    if (o.has_top_k) now->top_k = options.top_k, now->greedy = 0;
+    if (o.has_top_p) now->top_p = options.top_p, now->greedy = 0;
+    if (o.has_min_p) now->min_p = options.min_p, now->greedy = 0;
+    if (o.has_typical) now->typical_p = options.typical_p, now->greedy = 0;
+    if (o.has_repetition) now->repetition_penalty = options.repetition_penalty;
+    if (o.has_presence) now->presence_penalty = options.presence_penalty;
+    if (o.has_frequency) now->frequency_penalty = options.frequency_penalty;
+    if (o.has_seed) now->has_seed = 1, now->seed = options.seed;
+    if (o.has_max_tokens) now->max_tokens = options.max_tokens;
+    if (o.ignore_eos) now->ignore_eos = 1;
+    if (weft_generation_configure(r->chat->generation, now, &err) != WEFT_OK) cli_fail(&err);
+  }
+  wf_buf_deinit(&name);
+  wf_free(biases);
+  cli_decoding_deinit(&o);
+  wf_vec_free(&rest);
+}
+
+/* True when the chat goes on. */
+static bool command(repl *r, char *line) {
+  char *argument = strchr(line, ' ');
+  if (argument) {
+    *argument++ = '\0';
+    while (*argument == ' ') argument++;
+  } else {
+    argument = line + strlen(line);
+  }
+  if (strcmp(line, "/exit") == 0 || strcmp(line, "/quit") == 0 || strcmp(line, "/bye") == 0) return false;
+  if (strcmp(line, "/reset") == 0) {
+    reset(r);
+  } else if (strcmp(line, "/save") == 0 && argument[0]) {
+    save(r, argument);
+  } else if (strcmp(line, "/load") == 0 && argument[0]) {
+    load(r, argument);
+  } else if (strcmp(line, "/system") == 0) {
+    /* the text must outlive the line: one small string a use, freed with the process */
+    char *copy = strdup(argument);
+    if (copy) r->chat->system = copy[0] ? copy : NULL;
+    reset(r);
+  } else if (strcmp(line, "/set") == 0) {
+    set_option(r, argument);
+  } else if (strcmp(line, "/stats") == 0) {
+    show_stats(r);
+  } else {
+    cli_err("/reset  /save FILE  /load FILE  /system TEXT  /set NAME VALUE  /stats  /exit\n");
+  }
+  return true;
+}
+
+static weft_status prompt(repl *r, const wf_buf *line, size_t *n_cached, weft_error *err) {
+  weft_status st;
+  int32_t *ids = NULL;
+  size_t n = 0;
+  weft_generation *g = r->chat->generation;
+  *n_cached = 0;
+  if (r->chat->is_raw) return weft_generation_append_text(g, line->at, line->n, err);
+  char *json = json_dumps(r->messages, 0);
+  if (!json) return wf_fail_memory(err, 0, "the messages");
+  st = weft_chat_ids(r->chat->model, json, strlen(json), &ids, &n, err);
+  if (st == WEFT_OK) st = weft_generation_set(g, ids, n, n_cached, err);
+  free(json);
+  wf_free(ids);
+  return st;
+}
+
+/* One turn; the exit code of a failure that a script should see. */
+static int turn(repl *r, const wf_buf *line) {
+  weft_error err = {0};
+  wf_buf answer = {0};
+  size_t n_cached = 0;
+  int code = 0;
+  if (!r->chat->is_raw && !add_message(r, "user", line->at, line->n)) return cli_fail_memory();
+  weft_status st = prompt(r, line, &n_cached, &err);
+  const size_t n_messages = json_array_size(r->messages);
+  if (st != WEFT_OK) {
+    if (n_messages) json_array_remove(r->messages, n_messages - 1); /* the turn never was */
+    cli_interrupt_clear();
+    return st == WEFT_CANCELLED ? 0 : cli_fail(&err);
+  }
+  r->last = (weft_result){.struct_size = sizeof r->last};
+  st = cli_stream_answer(r->chat->generation, &answer, &r->last, &err);
+  cli_puts("\n");
+  if (st != WEFT_OK && st != WEFT_CANCELLED) code = cli_fail(&err);
+  if (!r->chat->is_raw && !add_message(r, "assistant", answer.at ? answer.at : "", answer.n)) {
+    code = cli_fail_memory();
+  }
+  cli_interrupt_clear();
+  wf_buf_deinit(&answer);
+  return code;
+}
+
+int cli_repl(cli_chat *chat) {
+  int code = 0;
+  weft_error err = {0};
+  wf_buf line = {0};
+  repl r = {.chat = chat, .messages = json_array(),
+            .is_terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)};
+  if (!r.messages) return cli_fail_memory();
+  if (weft_generation_create(&chat->generation, chat->model, &chat->options, &err) != WEFT_OK) {
+    json_decref(r.messages);
+    return cli_fail(&err);
+  }
+  weft_cancel *cancel = weft_generation_cancel_handle(chat->generation);
+  reset(&r);
+  if (r.is_terminal) cli_err("/exit or Ctrl-D leaves, /help lists commands, Ctrl-C ends an answer\n");
+  while (cli_out_close(0) == 0) {
+    cli_interrupt_target(r.is_terminal ? NULL : cancel);
+    if (!read_line(&r, &line)) break;
+    if (line.failed) {
+      code = cli_fail_memory();
+      break;
+    }
+    if (line.n == 0) continue;
+    if (line.at[0] == '/' && r.is_terminal) {
+      if (!command(&r, line.at)) break;
+      continue;
+    }
+    if (line.at[0] == '/' && (strncmp(line.at, "/save ", 6) == 0 || strncmp(line.at, "/load ", 6) == 0 ||
+                              strcmp(line.at, "/reset") == 0 || strncmp(line.at, "/system", 7) == 0 ||
+                              strncmp(line.at, "/set ", 5) == 0 || strcmp(line.at, "/stats") == 0 ||
+                              strcmp(line.at, "/exit") == 0)) {
+      if (!command(&r, line.at)) break;
+      continue;
+    }
+    cli_interrupt_target(cancel);
+    code = turn(&r, &line);
+  }
+  cli_interrupt_target(NULL);
+  weft_cancel_release(cancel);
+  weft_generation_close(chat->generation);
+  json_decref(r.messages);
+  wf_buf_deinit(&line);
+  return code;
+}
