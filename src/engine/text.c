@@ -49,6 +49,26 @@ out:
   return st;
 }
 
+weft_status weft_token_bytes(const weft_model *m, int32_t id, char **bytes, size_t *n_bytes,
+                             weft_error *err) {
+  weft_status st = WEFT_OK;
+  wf_buf b = {0};
+  if (id < 0 || id >= m->vocab) {
+    return wf_fail(err, WEFT_INVALID_ARGUMENT, "use ids of this model's own tokenizer",
+                   "token id %d is outside the vocabulary of %lld", id, (long long)m->vocab);
+  }
+  /* rows of the head beyond the tokenizer's vocabulary have no text */
+  if (wf_tokenizer_token_text(m->tokenizer, id).at) {
+    WF_TRY(wf_tokenizer_token_bytes(m->tokenizer, id, &b, err));
+  }
+  *n_bytes = b.n;
+  *bytes = wf_buf_take(&b);
+  if (!*bytes) st = wf_fail_memory(err, b.n, "text");
+out:
+  wf_buf_deinit(&b);
+  return st;
+}
+
 static weft_status set_default(json_t *variables, const char *name, const char *text,
                                weft_error *err) {
   if (!text || json_object_get(variables, name)) return WEFT_OK;
