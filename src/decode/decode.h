@@ -5,8 +5,9 @@
  *
  * THE ORDER of a choice: raw logits -> check finite -> (logprobs are taken here, of the raw distribution)
  * -> suppressed ids and logit bias -> repetition, then presence and frequency penalties -> greedy? argmax
- * -> temperature -> top-k -> typical-p -> top-p -> min-p -> draw. (transformers' order of processors and
- * warpers.) */
+ * -> temperature -> top-k -> top-p -> min-p -> typical-p -> draw. The filters and their order are those of
+ * transformers' warpers (ties at a top-k or typical border are kept, each filter sees the distribution that
+ * the one before left); the draw walks the ids in ascending order. */
 #ifndef WF_DECODE_H
 #define WF_DECODE_H
 
@@ -72,6 +73,8 @@ weft_status wf_sampler_distribution(wf_sampler *s, const float *logits, float *p
 
 /* The uniform number in [0, 1) of a seed and counter (Philox4x32-10, Salmon et al. 2011). */
 double wf_random_uniform(uint64_t seed, uint64_t counter);
+/* The ten rounds of Philox4x32 themselves, for the test against the published vectors. */
+void wf_random_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t result[4]);
 /* 64 bits from the system's generator, for unseeded answers. */
 uint64_t wf_random_seed(void);
 
