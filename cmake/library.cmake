@@ -26,8 +26,10 @@ add_library(weft_shared SHARED ${layer_objects})
 set_target_properties(weft_shared PROPERTIES OUTPUT_NAME weft LINKER_LANGUAGE C
   VERSION ${PROJECT_VERSION} SOVERSION 0 LINK_DEPENDS ${version_script})
 target_link_libraries(weft_shared PRIVATE weft_flags ${weft_deps})
-target_link_options(weft_shared PRIVATE -Wl,--version-script=${version_script}
-  $<$<NOT:$<BOOL:${WEFT_SANITIZE}>>:-Wl,-z,defs>)
+target_link_options(weft_shared PRIVATE -Wl,--version-script=${version_script})
+if(NOT WEFT_SANITIZE AND NOT WEFT_FUZZ)
+  target_link_options(weft_shared PRIVATE -Wl,-z,defs) # sanitizers leave their runtime to the program
+endif()
 
 if(NOT WEFT_SANITIZE AND NOT WEFT_COVERAGE)
   set(static_archive ${CMAKE_BINARY_DIR}/libweft.a)
