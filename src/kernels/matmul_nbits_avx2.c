@@ -110,8 +110,10 @@ WF_INLINE void tile_q8(shape s, const wf_pack_header *h, const uint8_t *w, const
     if (end > n_units) end = n_units;
     for (; u < end; u++) {
       __m256i dot[MR];
-      if (s.rows == 1) _mm_prefetch((const char *)w + PREFETCH_BYTES, _MM_HINT_T0);
-      if (s.rows == 1) _mm_prefetch((const char *)w + PREFETCH_BYTES + 64, _MM_HINT_T0);
+      if (s.rows == 1 && s.bits == 4) { /* for 8 bits it costs a third of the speed from memory */
+        _mm_prefetch((const char *)w + PREFETCH_BYTES, _MM_HINT_T0);
+        _mm_prefetch((const char *)w + PREFETCH_BYTES + 64, _MM_HINT_T0);
+      }
       if (s.bits == 4) {
         dot_unit_4(s, w, x, dot);
       } else {

@@ -2,7 +2,7 @@
 /* How fast the matrix products are on this machine: bytes a second for one row (decode), products a
  * second for many (prompt). Figures are the best of several runs, since other work only slows.
  *
- *   matmul_bench [level] [part of a format's name]
+ *   matmul_bench [level] [part of a format's name] [K N]
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -124,6 +124,10 @@ int main(int argc, char **argv) {
   printf("%s\n", wf_cpu_level_name(level));
   for (size_t f = 0; f < sizeof formats / sizeof *formats; f++) {
     if (argc > 2 && !strstr(formats[f].name, argv[2])) continue;
+    if (argc > 4) {
+      bench(formats + f, strtol(argv[3], NULL, 10), strtol(argv[4], NULL, 10), level);
+      continue;
+    }
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
       bench(formats + f, shapes[s][0], shapes[s][1], level);
     }
