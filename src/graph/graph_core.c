@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Values, nodes and the uses between them. */
 #include "graph/edit.h"
+#include "graph/flow.h"
 
 #include <string.h>
 
@@ -15,17 +16,75 @@ wf_graph *graph_create(wf_arena *arena, wf_expr_pool *exprs, const wf_graph *par
   return g;
 }
 
+void graph_free_own_lists(wf_graph *g) {
+  wf_vec_free(&g->values);
+  wf_vec_free(&g->nodes);
+  wf_vec_free(&g->inputs);
+  wf_vec_free(&g->outputs);
+  wf_vec_free(&g->order);
+}
+
 void graph_free_lists(wf_graph *g) {
   for (size_t i = 0; i < g->nodes.n; i++) {
     for (size_t k = 0; k < g->nodes.at[i]->n_subgraphs; k++) {
       graph_free_lists(g->nodes.at[i]->subgraphs[k]);
     }
   }
-  wf_vec_free(&g->values);
-  wf_vec_free(&g->nodes);
-  wf_vec_free(&g->inputs);
-  wf_vec_free(&g->outputs);
-  wf_vec_free(&g->order);
+  graph_free_own_lists(g);
+}
+
+static bool copy_ids(int32_t **to, const int32_t *from, size_t n, wf_arena *arena) {
+  *to = wf_arena_calloc(arena, n, sizeof **to);
+  if (*to && n) memcpy(*to, from, n * sizeof **to);
+  return *to != NULL;
+}
+
+static bool clone_value(wf_graph *c, const wf_value *from) {
+  wf_value *v = wf_arena_alloc(c->arena, sizeof *v);
+  int32_t *users;
+  if (!v || !copy_ids(&users, from->users, from->n_users, c->arena)) return false;
+  *v = *from;
+  v->users = users;
+  v->users_capacity = from->n_users;
+  return wf_vec_push(&c->values, v);
+}
+
+static bool clone_node(wf_graph *c, const wf_node *from) {
+  wf_node *n = wf_arena_alloc(c->arena, sizeof *n);
+  int32_t *inputs, *outputs, *captures;
+  if (!n || !copy_ids(&inputs, from->inputs, (size_t)from->n_inputs, c->arena) ||
+      !copy_ids(&outputs, from->outputs, (size_t)from->n_outputs, c->arena) ||
+      !copy_ids(&captures, from->captures, from->n_captures, c->arena)) {
+    return false;
+  }
+  *n = *from;
+  n->inputs = inputs;
+  n->outputs = outputs;
+  n->captures = captures;
+  return wf_vec_push(&c->nodes, n);
+}
+
+wf_graph *graph_clone(const wf_graph *g) {
+  wf_graph *c = graph_create(g->arena, g->exprs, g->parent);
+  bool ok = c != NULL;
+  if (!ok) return NULL;
+  c->name = g->name;
+  c->opsets = g->opsets;
+  c->n_opsets = g->n_opsets;
+  for (size_t i = 0; i < g->values.n && ok; i++) ok = clone_value(c, g->values.at[i]);
+  for (size_t i = 0; i < g->nodes.n && ok; i++) ok = clone_node(c, g->nodes.at[i]);
+  for (size_t i = 0; i < g->inputs.n && ok; i++) ok = wf_vec_push(&c->inputs, g->inputs.at[i]);
+  for (size_t i = 0; i < g->outputs.n && ok; i++) ok = wf_vec_push(&c->outputs, g->outputs.at[i]);
+  for (size_t i = 0; i < g->order.n && ok; i++) ok = wf_vec_push(&c->order, g->order.at[i]);
+  if (ok) return c;
+  graph_free_own_lists(c);
+  return NULL;
+}
+
+void graph_swap(wf_graph *a, wf_graph *b) {
+  const wf_graph t = *a;
+  *a = *b;
+  *b = t;
 }
 
 void wf_graph_destroy(wf_graph *g) {

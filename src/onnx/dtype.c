@@ -48,8 +48,10 @@ bool wf_dims_count(const int64_t *dims, size_t rank, size_t *n) {
   bool is_empty = false;
   for (size_t i = 0; i < rank; i++) {
     if (dims[i] < 0) return false;
-    if (dims[i] == 0) is_empty = true;
-    else if ((uint64_t)dims[i] > SIZE_MAX || !wf_size_mul(count, (size_t)dims[i], &count)) return false;
+    if (dims[i] == 0)
+      is_empty = true;
+    else if ((uint64_t)dims[i] > SIZE_MAX || !wf_size_mul(count, (size_t)dims[i], &count))
+      return false;
   }
   *n = is_empty ? 0 : count;
   return true;

@@ -21,7 +21,8 @@ static weft_status add_location(onnx_reader *r, wf_str location, wf_map **map) {
     fresh = wf_zalloc(sizeof *fresh);
     if (!fresh) WF_TRY(wf_fail_memory(r->err, sizeof *fresh, "a file mapping"));
     WF_TRY(wf_map_open(fresh, path, r->err));
-    if (!wf_vec_push(&r->maps, fresh)) WF_TRY(wf_fail_memory(r->err, sizeof fresh, "file mappings"));
+    if (!wf_vec_push(&r->maps, fresh))
+      WF_TRY(wf_fail_memory(r->err, sizeof fresh, "file mappings"));
     found = fresh;
     fresh = NULL; /* r->maps owns it */
   }

@@ -58,11 +58,14 @@ static weft_status read_opset(onnx_reader *r, wire_span bytes, wf_onnx_opset *o)
   for (;;) {
     WF_RETURN_IF_ERROR(wire_next(&w, &item, &more));
     if (!more) break;
-    if (item.number == 1) o->domain = wire_str(item.bytes);
-    else o->version = (int64_t)item.u;
+    if (item.number == 1)
+      o->domain = wire_str(item.bytes);
+    else
+      o->version = (int64_t)item.u;
   }
   if (wf_str_is(o->domain, "ai.onnx")) o->domain = WF_STR("");
-  if (o->version < 1 || o->version > INT32_MAX) return missing(r, &onnx_wire_opset, bytes, "version");
+  if (o->version < 1 || o->version > INT32_MAX)
+    return missing(r, &onnx_wire_opset, bytes, "version");
   return WEFT_OK;
 }
 
@@ -95,8 +98,7 @@ static weft_status read_shape(onnx_reader *r, wire_span bytes, wf_onnx_value_inf
                      counts[1]);
   }
   void *p;
-  WF_RETURN_IF_ERROR(
-      onnx_list(r, &onnx_wire_shape, bytes.at, counts[1], sizeof(wf_onnx_dim), &p));
+  WF_RETURN_IF_ERROR(onnx_list(r, &onnx_wire_shape, bytes.at, counts[1], sizeof(wf_onnx_dim), &p));
   wf_onnx_dim *dims = p;
   wire_reader w = wire_open(&r->file, &onnx_wire_shape, bytes, r->err);
   wire_item item;
@@ -146,8 +148,10 @@ static weft_status read_value_info(onnx_reader *r, wire_span bytes, wf_onnx_valu
     for (;;) {
       WF_RETURN_IF_ERROR(wire_next(&t, &part, &more));
       if (!more) break;
-      if (part.number == 1) WF_RETURN_IF_ERROR(read_tensor_type(r, part.bytes, v));
-      else if (part.number != 6) v->is_tensor = false;
+      if (part.number == 1)
+        WF_RETURN_IF_ERROR(read_tensor_type(r, part.bytes, v));
+      else if (part.number != 6)
+        v->is_tensor = false;
     }
   }
   if (v->name.n == 0) return missing(r, &onnx_wire_value_info, bytes, "name");
@@ -215,24 +219,45 @@ static weft_status fill_attr(onnx_reader *r, wire_span bytes, int depth, wf_attr
     if (!more) return WEFT_OK;
     if (item.number < 32) *seen |= UINT32_C(1) << item.number;
     switch (item.number) {
-      case 1: a->name = wire_str(item.bytes); break;
+      case 1:
+        a->name = wire_str(item.bytes);
+        break;
       case 2: {
         const uint32_t bits = (uint32_t)item.u;
         memcpy(&a->f, &bits, sizeof a->f);
         break;
       }
-      case 3: a->i = (int64_t)item.u; break;
-      case 4: a->s = wire_str(item.bytes); break;
+      case 3:
+        a->i = (int64_t)item.u;
+        break;
+      case 4:
+        a->s = wire_str(item.bytes);
+        break;
       case 5:
-      case 10: WF_RETURN_IF_ERROR(onnx_read_tensor(r, item.bytes, &l->tensors[l->n_tensors++])); break;
+      case 10:
+        WF_RETURN_IF_ERROR(onnx_read_tensor(r, item.bytes, &l->tensors[l->n_tensors++]));
+        break;
       case 6:
-      case 11: WF_RETURN_IF_ERROR(add_graph(r, item.bytes, depth, l)); break;
-      case 7: l->n_floats += wire_numbers(&item, WIRE_FIXED32, l->floats + l->n_floats); break;
-      case 8: l->n_ints += wire_numbers(&item, WIRE_VARINT, l->ints + l->n_ints); break;
-      case 9: l->strings[l->n_strings++] = wire_str(item.bytes); break;
-      case 20: *kind = item.u; break;
-      case 21: a->ref = wire_str(item.bytes); break;
-      default: break;
+      case 11:
+        WF_RETURN_IF_ERROR(add_graph(r, item.bytes, depth, l));
+        break;
+      case 7:
+        l->n_floats += wire_numbers(&item, WIRE_FIXED32, l->floats + l->n_floats);
+        break;
+      case 8:
+        l->n_ints += wire_numbers(&item, WIRE_VARINT, l->ints + l->n_ints);
+        break;
+      case 9:
+        l->strings[l->n_strings++] = wire_str(item.bytes);
+        break;
+      case 20:
+        *kind = item.u;
+        break;
+      case 21:
+        a->ref = wire_str(item.bytes);
+        break;
+      default:
+        break;
     }
   }
 }
@@ -250,7 +275,8 @@ static weft_status read_attr(onnx_reader *r, wire_span bytes, int depth, wf_attr
   WF_RETURN_IF_ERROR(size_lists(r, bytes, &l));
   WF_RETURN_IF_ERROR(fill_attr(r, bytes, depth, a, &l, &kind, &seen));
   if (a->name.n == 0) return missing(r, &onnx_wire_attribute, bytes, "name");
-  if (kind > 14) return wire_fail(&r->file, &onnx_wire_attribute, bytes.at, r->err, "its type is unknown");
+  if (kind > 14)
+    return wire_fail(&r->file, &onnx_wire_attribute, bytes.at, r->err, "its type is unknown");
   for (uint64_t k = 1; kind == 0 && k <= 10; k++) { /* files before IR version 2 name no type */
     if (seen & UINT32_C(1) << field_of_kind(k)) kind = k;
   }
@@ -278,18 +304,32 @@ static weft_status read_attr(onnx_reader *r, wire_span bytes, int depth, wf_attr
   a->tensors = l.tensors;
   a->graphs = (const wf_onnx_graph *const *)l.graphs;
   switch (a->kind) {
-    case WF_ATTR_FLOATS: a->n = l.n_floats; break;
-    case WF_ATTR_INTS: a->n = l.n_ints; break;
-    case WF_ATTR_STRINGS: a->n = l.n_strings; break;
-    case WF_ATTR_TENSORS: a->n = l.n_tensors; break;
-    case WF_ATTR_GRAPHS: a->n = l.n_graphs; break;
+    case WF_ATTR_FLOATS:
+      a->n = l.n_floats;
+      break;
+    case WF_ATTR_INTS:
+      a->n = l.n_ints;
+      break;
+    case WF_ATTR_STRINGS:
+      a->n = l.n_strings;
+      break;
+    case WF_ATTR_TENSORS:
+      a->n = l.n_tensors;
+      break;
+    case WF_ATTR_GRAPHS:
+      a->n = l.n_graphs;
+      break;
     case WF_ATTR_NONE:
-    case WF_ATTR_OTHER: a->n = 0; break;
+    case WF_ATTR_OTHER:
+      a->n = 0;
+      break;
     case WF_ATTR_FLOAT:
     case WF_ATTR_INT:
     case WF_ATTR_STRING:
     case WF_ATTR_TENSOR:
-    case WF_ATTR_GRAPH: a->n = 1; break;
+    case WF_ATTR_GRAPH:
+      a->n = 1;
+      break;
   }
   return WEFT_OK;
 }
@@ -315,14 +355,29 @@ static weft_status read_node(onnx_reader *r, wire_span bytes, int depth, wf_onnx
     if (!more) break;
     const wf_str s = wire_str(item.bytes);
     switch (item.number) {
-      case 1: inputs[n->n_inputs++] = s; break;
-      case 2: outputs[n->n_outputs++] = s; break;
-      case 3: n->name = s; break;
-      case 4: n->op_type = s; break;
-      case 5: WF_RETURN_IF_ERROR(read_attr(r, item.bytes, depth, &attrs[n->n_attrs++])); break;
-      case 7: n->domain = wf_str_is(s, "ai.onnx") ? WF_STR("") : s; break;
-      case 8: n->overload = s; break;
-      default: break;
+      case 1:
+        inputs[n->n_inputs++] = s;
+        break;
+      case 2:
+        outputs[n->n_outputs++] = s;
+        break;
+      case 3:
+        n->name = s;
+        break;
+      case 4:
+        n->op_type = s;
+        break;
+      case 5:
+        WF_RETURN_IF_ERROR(read_attr(r, item.bytes, depth, &attrs[n->n_attrs++]));
+        break;
+      case 7:
+        n->domain = wf_str_is(s, "ai.onnx") ? WF_STR("") : s;
+        break;
+      case 8:
+        n->overload = s;
+        break;
+      default:
+        break;
     }
   }
   if (n->op_type.n == 0) return missing(r, m, bytes, "op_type");
@@ -350,7 +405,6 @@ static weft_status alloc_graph(onnx_reader *r, wire_span bytes, wf_onnx_graph *g
   return WEFT_OK;
 }
 
-
 static weft_status read_initializer(onnx_reader *r, wire_span bytes, wf_onnx_graph *g) {
   wf_tensor *tensors = wf_unconst(g->initializers); /* allocated by alloc_graph */
   wf_tensor *t = &tensors[g->n_initializers++];
@@ -377,17 +431,30 @@ static weft_status read_graph(onnx_reader *r, wire_span bytes, int depth, wf_onn
     WF_RETURN_IF_ERROR(wire_next(&w, &item, &more));
     if (!more) return WEFT_OK;
     switch (item.number) {
-      case 1: WF_RETURN_IF_ERROR(read_node(r, item.bytes, depth, &nodes[g->n_nodes++])); break;
-      case 2: g->name = wire_str(item.bytes); break;
-      case 5: WF_RETURN_IF_ERROR(read_initializer(r, item.bytes, g)); break;
-      case 11: WF_RETURN_IF_ERROR(read_value_info(r, item.bytes, &inputs[g->n_inputs++])); break;
-      case 12: WF_RETURN_IF_ERROR(read_value_info(r, item.bytes, &outputs[g->n_outputs++])); break;
-      case 13: WF_RETURN_IF_ERROR(read_value_info(r, item.bytes, &infos[g->n_value_infos++])); break;
+      case 1:
+        WF_RETURN_IF_ERROR(read_node(r, item.bytes, depth, &nodes[g->n_nodes++]));
+        break;
+      case 2:
+        g->name = wire_str(item.bytes);
+        break;
+      case 5:
+        WF_RETURN_IF_ERROR(read_initializer(r, item.bytes, g));
+        break;
+      case 11:
+        WF_RETURN_IF_ERROR(read_value_info(r, item.bytes, &inputs[g->n_inputs++]));
+        break;
+      case 12:
+        WF_RETURN_IF_ERROR(read_value_info(r, item.bytes, &outputs[g->n_outputs++]));
+        break;
+      case 13:
+        WF_RETURN_IF_ERROR(read_value_info(r, item.bytes, &infos[g->n_value_infos++]));
+        break;
       case 15:
         return wf_fail(r->err, WEFT_UNSUPPORTED, "export the model with dense weights",
                        "%s: the graph has sparse initializers (byte %zu)", r->file.name,
                        (size_t)(item.at - r->file.base));
-      default: break;
+      default:
+        break;
     }
   }
 }
@@ -431,17 +498,38 @@ static weft_status read_function(onnx_reader *r, wire_span bytes, wf_onnx_functi
     if (!more) break;
     const wf_str s = wire_str(item.bytes);
     switch (item.number) {
-      case 1: f->name = s; break;
-      case 4: inputs[f->n_inputs++] = s; break;
-      case 5: outputs[f->n_outputs++] = s; break;
-      case 6: names[f->n_attr_names++] = s; break;
-      case 7: WF_RETURN_IF_ERROR(read_node(r, item.bytes, 1, &nodes[f->n_nodes++])); break;
-      case 9: WF_RETURN_IF_ERROR(read_opset(r, item.bytes, &opsets[f->n_opsets++])); break;
-      case 10: f->domain = s; break;
-      case 11: WF_RETURN_IF_ERROR(read_attr(r, item.bytes, 1, &defaults[f->n_attr_defaults++])); break;
-      case 12: WF_RETURN_IF_ERROR(read_value_info(r, item.bytes, &infos[f->n_value_infos++])); break;
-      case 13: f->overload = s; break;
-      default: break;
+      case 1:
+        f->name = s;
+        break;
+      case 4:
+        inputs[f->n_inputs++] = s;
+        break;
+      case 5:
+        outputs[f->n_outputs++] = s;
+        break;
+      case 6:
+        names[f->n_attr_names++] = s;
+        break;
+      case 7:
+        WF_RETURN_IF_ERROR(read_node(r, item.bytes, 1, &nodes[f->n_nodes++]));
+        break;
+      case 9:
+        WF_RETURN_IF_ERROR(read_opset(r, item.bytes, &opsets[f->n_opsets++]));
+        break;
+      case 10:
+        f->domain = s;
+        break;
+      case 11:
+        WF_RETURN_IF_ERROR(read_attr(r, item.bytes, 1, &defaults[f->n_attr_defaults++]));
+        break;
+      case 12:
+        WF_RETURN_IF_ERROR(read_value_info(r, item.bytes, &infos[f->n_value_infos++]));
+        break;
+      case 13:
+        f->overload = s;
+        break;
+      default:
+        break;
     }
   }
   if (f->name.n == 0) return missing(r, &onnx_wire_function, bytes, "name");
@@ -490,17 +578,32 @@ weft_status onnx_read_model(onnx_reader *r, wire_span bytes, wf_onnx_model *m) {
     WF_RETURN_IF_ERROR(wire_next(&w, &item, &more));
     if (!more) break;
     switch (item.number) {
-      case 2: m->producer_name = wire_str(item.bytes); break;
-      case 3: m->producer_version = wire_str(item.bytes); break;
-      case 4: m->model_domain = wire_str(item.bytes); break;
-      case 5: m->model_version = (int64_t)item.u; break;
-      case 7: WF_RETURN_IF_ERROR(read_graph(r, item.bytes, 1, &m->graph)); break;
-      case 8: WF_RETURN_IF_ERROR(read_opset(r, item.bytes, &opsets[m->n_opsets++])); break;
-      case 14: WF_RETURN_IF_ERROR(read_prop(r, item.bytes, &props[m->n_props++])); break;
+      case 2:
+        m->producer_name = wire_str(item.bytes);
+        break;
+      case 3:
+        m->producer_version = wire_str(item.bytes);
+        break;
+      case 4:
+        m->model_domain = wire_str(item.bytes);
+        break;
+      case 5:
+        m->model_version = (int64_t)item.u;
+        break;
+      case 7:
+        WF_RETURN_IF_ERROR(read_graph(r, item.bytes, 1, &m->graph));
+        break;
+      case 8:
+        WF_RETURN_IF_ERROR(read_opset(r, item.bytes, &opsets[m->n_opsets++]));
+        break;
+      case 14:
+        WF_RETURN_IF_ERROR(read_prop(r, item.bytes, &props[m->n_props++]));
+        break;
       case 25:
         WF_RETURN_IF_ERROR(read_function(r, item.bytes, &functions[m->n_functions++]));
         break;
-      default: break;
+      default:
+        break;
     }
   }
   if (counts[7] == 0) return missing(r, msg, bytes, "graph");

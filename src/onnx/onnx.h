@@ -54,7 +54,7 @@ typedef enum wf_dtype {
 #define WF_X(name, number, bits, text) WF_DTYPE_##name = number,
   WF_DTYPE_MAP(WF_X)
 #undef WF_X
-  WF_DTYPE_COUNT
+      WF_DTYPE_COUNT
 } wf_dtype;
 
 /* Bits an element takes when packed; 0 for UNDEFINED, STRING and numbers that are no type. */
@@ -76,8 +76,8 @@ typedef struct wf_tensor {
   wf_dtype dtype;
   int32_t rank;
   const int64_t *dims;
-  size_t n;              /* elements */
-  const void *data;      /* NULL for STRING and when n_bytes is 0; may be unaligned */
+  size_t n;         /* elements */
+  const void *data; /* NULL for STRING and when n_bytes is 0; may be unaligned */
   size_t n_bytes;
   const wf_str *strings; /* [n], STRING only */
   /* Where the data is in a file, for packed-weight caches; map is NULL when it was decoded. */
@@ -86,18 +86,19 @@ typedef struct wf_tensor {
 } wf_tensor;
 
 typedef enum wf_attr_kind { /* numbered as AttributeProto.AttributeType */
-  WF_ATTR_NONE = 0,
-  WF_ATTR_FLOAT = 1,
-  WF_ATTR_INT = 2,
-  WF_ATTR_STRING = 3,
-  WF_ATTR_TENSOR = 4,
-  WF_ATTR_GRAPH = 5,
-  WF_ATTR_FLOATS = 6,
-  WF_ATTR_INTS = 7,
-  WF_ATTR_STRINGS = 8,
-  WF_ATTR_TENSORS = 9,
-  WF_ATTR_GRAPHS = 10,
-  WF_ATTR_OTHER = 11 /* sparse tensors and type protos: kept by name, refused by who needs them */
+                            WF_ATTR_NONE = 0,
+                            WF_ATTR_FLOAT = 1,
+                            WF_ATTR_INT = 2,
+                            WF_ATTR_STRING = 3,
+                            WF_ATTR_TENSOR = 4,
+                            WF_ATTR_GRAPH = 5,
+                            WF_ATTR_FLOATS = 6,
+                            WF_ATTR_INTS = 7,
+                            WF_ATTR_STRINGS = 8,
+                            WF_ATTR_TENSORS = 9,
+                            WF_ATTR_GRAPHS = 10,
+                            WF_ATTR_OTHER = 11 /* sparse tensors and type protos: kept by name,
+                                                  refused by who needs them */
 } wf_attr_kind;
 
 typedef struct wf_onnx_graph wf_onnx_graph;
@@ -113,8 +114,8 @@ typedef struct wf_attr {
   const float *floats;
   const int64_t *ints;
   const wf_str *strings;
-  const wf_tensor *tensors;             /* [n], also for TENSOR */
-  const wf_onnx_graph *const *graphs;   /* [n], also for GRAPH */
+  const wf_tensor *tensors;           /* [n], also for TENSOR */
+  const wf_onnx_graph *const *graphs; /* [n], also for GRAPH */
 } wf_attr;
 
 typedef struct wf_onnx_node {
@@ -125,16 +126,16 @@ typedef struct wf_onnx_node {
 } wf_onnx_node;
 
 typedef struct wf_onnx_dim {
-  bool is_known;  /* value counts */
+  bool is_known; /* value counts */
   int64_t value;
-  wf_str symbol;  /* empty: anonymous */
+  wf_str symbol; /* empty: anonymous */
 } wf_onnx_dim;
 
 typedef struct wf_onnx_value_info {
   wf_str name;
   bool is_tensor; /* false: a sequence, map, optional or sparse type */
   wf_dtype dtype;
-  int32_t rank;   /* -1: no shape given */
+  int32_t rank; /* -1: no shape given */
   const wf_onnx_dim *dims;
 } wf_onnx_value_info;
 
@@ -186,15 +187,15 @@ typedef struct wf_onnx_options {
 /* Maps `path` and reads it; external data files are looked for beside it and mapped once each.
  * Owner:  *result on success, released by wf_onnx_close; nothing on failure.
  * Thread: any; the model is `immutable`.
- * Errors: IO (missing), PACKAGE_INVALID (damage, with the offset and the message it was in; external
- *         data outside the folder or too short; sparse initializers), LIMIT (nested too deeply),
+ * Errors: IO (missing), PACKAGE_INVALID (damage, with the offset and the message it was in;
+ * external data outside the folder or too short; sparse initializers), LIMIT (nested too deeply),
  *         UNSUPPORTED, OUT_OF_MEMORY. */
 weft_status wf_onnx_open(wf_onnx_model **result, const char *path, const wf_onnx_options *options,
                          weft_error *err) WF_NODISCARD;
 /* The same over bytes that stay the caller's and must outlive the model. `dir` is where external
  * data lies; NULL refuses external data. `name` names the input in errors. */
-weft_status wf_onnx_read(wf_onnx_model **result, const void *bytes, size_t n_bytes, const char *name,
-                         const char *dir, const wf_onnx_options *options,
+weft_status wf_onnx_read(wf_onnx_model **result, const void *bytes, size_t n_bytes,
+                         const char *name, const char *dir, const wf_onnx_options *options,
                          weft_error *err) WF_NODISCARD;
 void wf_onnx_close(wf_onnx_model *m); /* NULL is fine */
 /* PACKAGE_INVALID when a mapped file has changed since it was opened. */

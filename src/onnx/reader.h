@@ -8,16 +8,16 @@
 
 enum {
   ONNX_NEWEST_IR = 14,
-  ONNX_MAX_DEPTH = 32,         /* graphs inside attributes of nodes of graphs ... */
+  ONNX_MAX_DEPTH = 32, /* graphs inside attributes of nodes of graphs ... */
   ONNX_MAX_RANK = 32,
-  ONNX_MAX_ITEMS = 1 << 24,    /* elements of one list of messages */
+  ONNX_MAX_ITEMS = 1 << 24, /* elements of one list of messages */
   ONNX_MAX_EXTERNAL_FILES = 4096
 };
 
 typedef struct onnx_external {
-  wf_str location;   /* as written */
-  char *path;        /* canonical */
-  wf_map *map;       /* one a file, also when two locations name it */
+  wf_str location; /* as written */
+  char *path;      /* canonical */
+  wf_map *map;     /* one a file, also when two locations name it */
 } onnx_external;
 
 typedef struct onnx_reader {

@@ -58,8 +58,11 @@ static weft_status scan(onnx_reader *r, wire_span bytes, raw_tensor *raw, wf_ten
         WF_RETURN_IF_ERROR(wire_count(&w, &item, WIRE_VARINT, &n));
         raw->n_dims += n;
         break;
-      case 2: dtype = item.u; break;
-      case 3: return fail_at(r, raw, t, "tensors stored in segments are not supported");
+      case 2:
+        dtype = item.u;
+        break;
+      case 3:
+        return fail_at(r, raw, t, "tensors stored in segments are not supported");
       case 4:
         WF_RETURN_IF_ERROR(wire_count(&w, &item, WIRE_FIXED32, &n));
         raw->n_floats += n;
@@ -68,12 +71,16 @@ static weft_status scan(onnx_reader *r, wire_span bytes, raw_tensor *raw, wf_ten
         WF_RETURN_IF_ERROR(wire_count(&w, &item, WIRE_VARINT, &n));
         raw->n_int32s += n;
         break;
-      case 6: raw->n_strings++; break;
+      case 6:
+        raw->n_strings++;
+        break;
       case 7:
         WF_RETURN_IF_ERROR(wire_count(&w, &item, WIRE_VARINT, &n));
         raw->n_int64s += n;
         break;
-      case 8: t->name = wire_str(item.bytes); break;
+      case 8:
+        t->name = wire_str(item.bytes);
+        break;
       case 9:
         raw->has_raw = true;
         raw->raw = item.bytes;
@@ -86,12 +93,15 @@ static weft_status scan(onnx_reader *r, wire_span bytes, raw_tensor *raw, wf_ten
         WF_RETURN_IF_ERROR(wire_count(&w, &item, WIRE_VARINT, &n));
         raw->n_uint64s += n;
         break;
-      case 13: WF_RETURN_IF_ERROR(read_external_entry(r, item.bytes, raw, t)); break;
+      case 13:
+        WF_RETURN_IF_ERROR(read_external_entry(r, item.bytes, raw, t));
+        break;
       case 14:
         if (item.u > 1) return fail_at(r, raw, t, "its data_location is unknown");
         raw->is_external = item.u == 1;
         break;
-      default: break;
+      default:
+        break;
     }
   }
   if (dtype == 0 || dtype >= WF_DTYPE_COUNT) return fail_at(r, raw, t, "its data type is unknown");
@@ -144,12 +154,11 @@ static weft_status use_external(onnx_reader *r, const raw_tensor *raw, wf_tensor
   wf_map *map;
   WF_RETURN_IF_ERROR(onnx_map_external(r, raw->location, &map));
   if (raw->offset > map->n_bytes || t->n_bytes > map->n_bytes - raw->offset) {
-    return wf_fail(r->err, WEFT_PACKAGE_INVALID, "fetch the external data file again",
-                   "%s: tensor '%.*s' needs bytes %llu to %llu of '%s', which has %zu",
-                   r->file.name, (int)(t->name.n < 100 ? t->name.n : 100), t->name.at,
-                   (unsigned long long)raw->offset,
-                   (unsigned long long)(raw->offset + (uint64_t)t->n_bytes), map->path,
-                   map->n_bytes);
+    return wf_fail(
+        r->err, WEFT_PACKAGE_INVALID, "fetch the external data file again",
+        "%s: tensor '%.*s' needs bytes %llu to %llu of '%s', which has %zu", r->file.name,
+        (int)(t->name.n < 100 ? t->name.n : 100), t->name.at, (unsigned long long)raw->offset,
+        (unsigned long long)(raw->offset + (uint64_t)t->n_bytes), map->path, map->n_bytes);
   }
   t->data = map->at + raw->offset;
   t->map = map;
@@ -171,7 +180,8 @@ static weft_status use_raw(onnx_reader *r, const raw_tensor *raw, wf_tensor *t) 
 
 static weft_status use_strings(onnx_reader *r, wire_span bytes, const raw_tensor *raw,
                                wf_tensor *t) {
-  if (raw->n_strings != t->n) return fail_at(r, raw, t, "its shape needs another number of strings");
+  if (raw->n_strings != t->n)
+    return fail_at(r, raw, t, "its shape needs another number of strings");
   void *p;
   WF_RETURN_IF_ERROR(onnx_list(r, &onnx_wire_tensor, raw->at, t->n, sizeof(wf_str), &p));
   wf_str *strings = p;
@@ -198,13 +208,19 @@ typedef struct typed_field {
 static typed_field field_of(const raw_tensor *raw, const wf_tensor *t) {
   const int bits = wf_dtype_bits(t->dtype);
   switch ((int)t->dtype) {
-    case WF_DTYPE_F32: return (typed_field){4, WIRE_FIXED32, raw->n_floats, t->n};
-    case WF_DTYPE_C64: return (typed_field){4, WIRE_FIXED32, raw->n_floats, 2 * t->n};
-    case WF_DTYPE_F64: return (typed_field){10, WIRE_FIXED64, raw->n_doubles, t->n};
-    case WF_DTYPE_C128: return (typed_field){10, WIRE_FIXED64, raw->n_doubles, 2 * t->n};
-    case WF_DTYPE_I64: return (typed_field){7, WIRE_VARINT, raw->n_int64s, t->n};
+    case WF_DTYPE_F32:
+      return (typed_field){4, WIRE_FIXED32, raw->n_floats, t->n};
+    case WF_DTYPE_C64:
+      return (typed_field){4, WIRE_FIXED32, raw->n_floats, 2 * t->n};
+    case WF_DTYPE_F64:
+      return (typed_field){10, WIRE_FIXED64, raw->n_doubles, t->n};
+    case WF_DTYPE_C128:
+      return (typed_field){10, WIRE_FIXED64, raw->n_doubles, 2 * t->n};
+    case WF_DTYPE_I64:
+      return (typed_field){7, WIRE_VARINT, raw->n_int64s, t->n};
     case WF_DTYPE_U64:
-    case WF_DTYPE_U32: return (typed_field){11, WIRE_VARINT, raw->n_uint64s, t->n};
+    case WF_DTYPE_U32:
+      return (typed_field){11, WIRE_VARINT, raw->n_uint64s, t->n};
     default:
       return (typed_field){5, WIRE_VARINT, raw->n_int32s,
                            bits < 8 && bits != 6 ? t->n_bytes : t->n};
@@ -215,15 +231,19 @@ static typed_field field_of(const raw_tensor *raw, const wf_tensor *t) {
  * their sign. */
 static bool fits(wf_dtype t, int64_t v) {
   switch (wf_dtype_bits(t)) {
-    case 6: return v >= 0 && v < 64;
+    case 6:
+      return v >= 0 && v < 64;
     case 2:
     case 4:
     case 8:
       if (t == WF_DTYPE_BOOL) return v == 0 || v == 1;
       return v >= -128 && v <= 255;
-    case 16: return v >= -32768 && v <= 65535;
-    case 32: return v >= INT32_MIN && v <= (t == WF_DTYPE_U32 ? (int64_t)UINT32_MAX : INT32_MAX);
-    default: return true;
+    case 16:
+      return v >= -32768 && v <= 65535;
+    case 32:
+      return v >= INT32_MIN && v <= (t == WF_DTYPE_U32 ? (int64_t)UINT32_MAX : INT32_MAX);
+    default:
+      return true;
   }
 }
 

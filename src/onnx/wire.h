@@ -21,7 +21,7 @@ typedef enum wire_type {
 
 typedef struct wire_field {
   uint8_t number;
-  uint8_t type;     /* of one element; a repeated number may also come packed in bytes */
+  uint8_t type; /* of one element; a repeated number may also come packed in bytes */
   bool is_repeated;
 } wire_field;
 
@@ -35,7 +35,7 @@ typedef struct wire_message {
 typedef struct wire_file {
   const char *name; /* for errors */
   const unsigned char *base;
-  bool is_newer;    /* written after the newest version known here: unknown fields are skipped */
+  bool is_newer; /* written after the newest version known here: unknown fields are skipped */
 } wire_file;
 
 typedef struct wire_span {
@@ -52,10 +52,10 @@ typedef struct wire_reader {
 } wire_reader;
 
 typedef struct wire_item {
-  uint32_t number;   /* of a known field */
-  wire_type type;    /* as found: BYTES for a packed list of numbers */
-  uint64_t u;        /* VARINT, FIXED32, FIXED64 */
-  wire_span bytes;   /* BYTES */
+  uint32_t number;         /* of a known field */
+  wire_type type;          /* as found: BYTES for a packed list of numbers */
+  uint64_t u;              /* VARINT, FIXED32, FIXED64 */
+  wire_span bytes;         /* BYTES */
   const unsigned char *at; /* of the tag */
 } wire_item;
 
@@ -74,8 +74,6 @@ weft_status wire_count(const wire_reader *r, const wire_item *item, wire_type ty
 /* Appends the item's elements (checked by wire_count before) to out; gives how many. */
 size_t wire_numbers(const wire_item *item, wire_type type, uint64_t *out);
 
-static inline wf_str wire_str(wire_span s) {
-  return (wf_str){(const char *)s.at, s.n};
-}
+static inline wf_str wire_str(wire_span s) { return (wf_str){(const char *)s.at, s.n}; }
 
 #endif

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Attention operators (GroupQueryAttention and its kin) become WEFT_ATTENTION over the state pair
+ * of their layer, when what they mask is the causal rule over the whole past. */
+#include <math.h>
+
+#include "graph/passes.h"
+#include "graph/prove.h"
+
+/* The state pair whose past key and value are these inputs and whose present ones these outputs. */
+static int32_t find_layer(const pass *p, const int32_t past[2], const int32_t present[2]) {
+  const wf_ports *ports = p->o ? p->o->ports : NULL;
+  const wf_value *v[4] = {graph_value(p->g, past[0]), graph_value(p->g, past[1]),
+                          graph_value(p->g, present[0]), graph_value(p->g, present[1])};
+  if (!ports || !v[0] || !v[1] || !v[2] || !v[3]) return -1;
+  for (size_t i = 0; i < ports->n_states; i++) {
+    const wf_state_ports *s = &ports->states[i];
+    if (wf_str_eq(s->past_key, v[0]->name) && wf_str_eq(s->past_value, v[1]->name) &&
+        wf_str_eq(s->present_key, v[2]->name) && wf_str_eq(s->present_value, v[3]->name)) {
+      return v[0]->is_input && v[1]->is_input && v[2]->is_output && v[3]->is_output ? (int32_t)i
+                                                                                    : -1;
+    }
+  }
+  return -1;
+}
+
+static weft_status attention_new(pass *p, wf_node *from, const int32_t in[9], const int32_t out[3],
+                          const wf_attention_params *a) {
+  const wf_str name = from->name;
+  graph_kill(p->g, from);
+  wf_node *n = graph_new_node(p->g, WF_OP_WEFT_ATTENTION, 9, in, 3, out);
+  if (!n) return graph_no_memory(p->err);
+  n->as.attention = *a;
+  n->name = name;
+  p->changed = true;
+  return WEFT_OK;
+}
+
+/* The width of q, k or v in heads of `size`. */
+static bool has_width(const wf_graph *g, int32_t value, int64_t width) {
+  const wf_value *v = graph_value(g, value);
+  return v && v->rank == 3 && last_dim(g, value) == width;
+}
+
+/* Tables [positions, dim / 2] of the rotation; gives dim, 0 when they are none. */
+static int32_t table_dim(const wf_graph *g, int32_t cos, int32_t sin) {
+  const wf_value *c = graph_value(g, cos), *s = graph_value(g, sin);
+  const int64_t half = c ? last_dim(g, cos) : -1;
+  if (!c || !s || c->rank != 2 || s->rank != 2 || half < 1 || half > 4096) return 0;
+  return last_dim(g, sin) == half ? (int32_t)(2 * half) : 0;
+}
+
+/* A norm of each head inside the operator becomes a norm node before it. */
+static weft_status head_norm(pass *p, int32_t *value, int32_t weight, int64_t heads, int64_t size,
+                             float epsilon) {
+  wf_graph *g = p->g;
+  const int64_t apart[4] = {0, 0, heads, size}, flat[3] = {0, 0, heads * size};
+  const wf_value *shape4 = graph_const_i64(g, apart, 4, 1),
+                 *shape3 = graph_const_i64(g, flat, 3, 1);
+  if (!shape4 || !shape3) return graph_no_memory(p->err);
+  wf_node *split = graph_new_node(g, WF_OP_RESHAPE, 2, (int32_t[]){*value, shape4->id}, 1, NULL);
+  if (!split) return graph_no_memory(p->err);
+  wf_node *norm = graph_new_node(g, WF_OP_WEFT_NORM, 5,
+                                 (int32_t[]){split->outputs[0], -1, -1, weight, -1}, 1, NULL);
+  if (!norm) return graph_no_memory(p->err);
+  norm->as.norm = (wf_norm_params){WF_NORM_RMS, epsilon};
+  wf_node *join =
+      graph_new_node(g, WF_OP_RESHAPE, 2, (int32_t[]){norm->outputs[0], shape3->id}, 1, NULL);
+  if (!join) return graph_no_memory(p->err);
+  WF_RETURN_IF_ERROR(graph_infer_node(g, split, p->err));
+  WF_RETURN_IF_ERROR(graph_infer_node(g, norm, p->err));
+  WF_RETURN_IF_ERROR(graph_infer_node(g, join, p->err));
+  *value = join->outputs[0];
+  return WEFT_OK;
+}
+
+static weft_status from_gqa(pass *p, wf_node *n) {
+  wf_graph *g = p->g;
+  int32_t in[9] = {
+      wf_node_input(n, 0), wf_node_input(n, 1), wf_node_input(n, 2), -1, -1, wf_node_input(n, 11),
+      wf_node_input(n, 3), wf_node_input(n, 4), wf_node_input(n, 5)};
+  const int32_t out[3] = {wf_node_output(n, 0), wf_node_output(n, 1), wf_node_output(n, 2)};
+  const int64_t heads = wf_node_attr_i(n, "num_heads", 0),
+                kv = wf_node_attr_i(n, "kv_num_heads", 0);
+  const int64_t window = wf_node_attr_i(n, "local_window_size", -1);
+  wf_attention_params a = {.layer = find_layer(p, in + 6, out + 1)};
+  if (a.layer < 0 || heads < 1 || kv < 1 || heads > 4096 || kv > 4096 || heads % kv || out[0] < 0)
+    return WEFT_OK;
+  if (wf_node_output(n, 3) >= 0 && graph_n_uses(g->values.at[n->outputs[3]])) return WEFT_OK;
+  /* An additive bias, a quantised cache or a bidirectional mask is left to the operator itself. */
+  if (wf_node_input(n, 10) >= 0 || wf_node_input(n, 12) >= 0 || wf_node_input(n, 13) >= 0 ||
+      !wf_node_attr_i(n, "causal", 1))
+    return WEFT_OK;
+  const int64_t q_width = last_dim(g, in[0]);
+  const int64_t size = q_width / (in[1] < 0 ? heads + 2 * kv : heads);
+  if (size < 1 || size > 4096 || q_width != size * (in[1] < 0 ? heads + 2 * kv : heads))
+    return WEFT_OK;
+  if (in[1] >= 0 && (!has_width(g, in[1], kv * size) || !has_width(g, in[2], kv * size)))
+    return WEFT_OK;
+  a.n_heads = (int32_t)heads, a.n_kv_heads = (int32_t)kv;
+  a.head_dim = a.head_dim_v = (int32_t)size;
+  a.scale = wf_node_attr_f(n, "scale", 0);
+  if (a.scale == 0) a.scale = (float)(1 / sqrt((double)size));
+  a.softcap = wf_node_attr_f(n, "softcap", 0);
+  a.window = window > 0 && window < INT32_MAX ? (int32_t)window : 0;
+  a.smooth_softmax = wf_node_attr_i(n, "smooth_softmax", 0) > 0;
+  if (wf_node_attr_i(n, "do_rotary", 0)) {
+    in[3] = wf_node_input(n, 7), in[4] = wf_node_input(n, 8);
+    a.rotary = (wf_rotary_params){
+        wf_node_attr_i(n, "rotary_interleaved", 0) ? WF_ROTARY_INTERLEAVED : WF_ROTARY_HALF,
+        WF_ROTARY_BY_POSITION, table_dim(g, in[3], in[4]), a.n_heads, a.head_dim};
+    if (a.rotary.dim < 1 || a.rotary.dim > size) return WEFT_OK;
+  }
+  if (!prove_lengths(p, wf_node_input(n, 5), wf_node_input(n, 6))) return WEFT_OK;
+  if (wf_node_input(n, 9) >= 0 && !prove_positions(p, n->inputs[9])) return WEFT_OK;
+  const float epsilon = wf_node_attr_f(n, "qk_norm_epsilon", 1e-6f);
+  for (int i = 0; i < 2; i++) {
+    const int32_t weight = wf_node_input(n, 14 + i);
+    if (weight < 0) continue;
+    if (in[1] < 0 || last_dim(g, weight) != size) return WEFT_OK;
+    WF_RETURN_IF_ERROR(head_norm(p, &in[i], weight, i ? kv : heads, size, epsilon));
+  }
+  return attention_new(p, n, in, out, &a);
+}
+
+weft_status pass_attention(pass *p) {
+  FOR_NODES(p, n) {
+    if (n->op == WF_OP_MS_GROUP_QUERY_ATTENTION) WF_RETURN_IF_ERROR(from_gqa(p, n));
+  }
+  return WEFT_OK;
+}
