@@ -12,6 +12,7 @@
 
 const wf_attention_variant *const wf_attention_variants[] = {
 #if defined(__x86_64__)
+    &wf_attention_avx512,
     &wf_attention_avx2,
 #endif
     &wf_attention_ref,
@@ -36,10 +37,9 @@ void wf_head_rms_norm_f32(wf_cpu_level level, float *x, int64_t ld, int64_t n_to
   choose(level)->head_rms_norm(x, ld, n_tokens, n_heads, head_dim, weight, epsilon);
 }
 
-void wf_kv_append(wf_cpu_level level, const wf_kv_layer *layer, const wf_attention_row *row,
-                  const wf_rope *rope, float *k, int64_t ldk, const float *v, int64_t ldv,
-                  int64_t token_begin, int64_t token_end) {
-  const wf_attention_variant *variant = choose(level);
+void wf_kv_append_by(const wf_attention_variant *variant, const wf_kv_layer *layer,
+                     const wf_attention_row *row, const wf_rope *rope, float *k, int64_t ldk,
+                     const float *v, int64_t ldv, int64_t token_begin, int64_t token_end) {
   for (int64_t i = token_begin; i < token_end; i++) {
     const int64_t at = row->past + i;
     float *k_token = k + (row->start + i) * ldk;
@@ -108,9 +108,9 @@ size_t wf_attention_scratch_bytes(const wf_attention_spec *p, const wf_kv_layer 
   return floats * sizeof(float) + 64;
 }
 
-void wf_attention_item(wf_cpu_level level, const wf_attention_spec *p, const wf_kv_layer *layer,
-                       const wf_attention_row *row, const float *q, int64_t ldq, float *y,
-                       int64_t ldy, int64_t item, void *scratch) {
+void wf_attention_item_by(const wf_attention_variant *variant, const wf_attention_spec *p,
+                          const wf_kv_layer *layer, const wf_attention_row *row, const float *q,
+                          int64_t ldq, float *y, int64_t ldy, int64_t item, void *scratch) {
   const int64_t tile = wf_attention_tile_tokens(p, layer);
   const int64_t n_tiles = (row->n_new + tile - 1) / tile;
   /* The last tile sees the most keys: handing it out first evens the threads' ends. */
@@ -130,7 +130,7 @@ void wf_attention_item(wf_cpu_level level, const wf_attention_spec *p, const wf_
       .super_begin = wf_attention_lo(p, row->past + t * tile) / WF_ATTENTION_SUPER,
       .super_end = (row->past + end + WF_ATTENTION_SUPER - 1) / WF_ATTENTION_SUPER,
       .scratch = scratch};
-  choose(level)->span(&s);
+  variant->span(&s);
 }
 
 int64_t wf_attention_n_split_items(const wf_attention_spec *p, const wf_kv_layer *layer,
@@ -155,9 +155,10 @@ size_t wf_attention_partials_bytes(const wf_attention_spec *p, const wf_kv_layer
   return n;
 }
 
-void wf_attention_split_item(wf_cpu_level level, const wf_attention_spec *p,
-                             const wf_kv_layer *layer, const wf_attention_row *row, const float *q,
-                             int64_t ldq, int64_t item, void *partials, void *scratch) {
+void wf_attention_split_item_by(const wf_attention_variant *variant, const wf_attention_spec *p,
+                                const wf_kv_layer *layer, const wf_attention_row *row,
+                                const float *q, int64_t ldq, int64_t item, void *partials,
+                                void *scratch) {
   const int64_t super = wf_attention_super_begin(p, row) + item / layer->kv_heads;
   const wf_attention_span s = {.spec = p,
                                .layer = layer,
@@ -171,12 +172,12 @@ void wf_attention_split_item(wf_cpu_level level, const wf_attention_spec *p,
                                .super_end = super + 1,
                                .partials = partials,
                                .scratch = scratch};
-  choose(level)->span(&s);
+  variant->span(&s);
 }
 
-void wf_attention_merge_item(wf_cpu_level level, const wf_attention_spec *p,
-                             const wf_kv_layer *layer, const wf_attention_row *row,
-                             const void *partials, float *y, int64_t ldy, int32_t kv_head) {
+void wf_attention_merge_item_by(const wf_attention_variant *variant, const wf_attention_spec *p,
+                                const wf_kv_layer *layer, const wf_attention_row *row,
+                                const void *partials, float *y, int64_t ldy, int32_t kv_head) {
   const wf_attention_span s = {.spec = p,
                                .layer = layer,
                                .row = row,
@@ -189,5 +190,31 @@ void wf_attention_merge_item(wf_cpu_level level, const wf_attention_spec *p,
                                .super_end = wf_attention_super_end(row),
                                /* the span type is shared with the writers; merge only reads */
                                .partials = wf_unconst(partials)};
-  choose(level)->merge(&s);
+  variant->merge(&s);
+}
+
+/* The public forms: the variant of the level in force. */
+
+void wf_kv_append(wf_cpu_level level, const wf_kv_layer *layer, const wf_attention_row *row,
+                  const wf_rope *rope, float *k, int64_t ldk, const float *v, int64_t ldv,
+                  int64_t token_begin, int64_t token_end) {
+  wf_kv_append_by(choose(level), layer, row, rope, k, ldk, v, ldv, token_begin, token_end);
+}
+
+void wf_attention_item(wf_cpu_level level, const wf_attention_spec *p, const wf_kv_layer *layer,
+                       const wf_attention_row *row, const float *q, int64_t ldq, float *y,
+                       int64_t ldy, int64_t item, void *scratch) {
+  wf_attention_item_by(choose(level), p, layer, row, q, ldq, y, ldy, item, scratch);
+}
+
+void wf_attention_split_item(wf_cpu_level level, const wf_attention_spec *p,
+                             const wf_kv_layer *layer, const wf_attention_row *row, const float *q,
+                             int64_t ldq, int64_t item, void *partials, void *scratch) {
+  wf_attention_split_item_by(choose(level), p, layer, row, q, ldq, item, partials, scratch);
+}
+
+void wf_attention_merge_item(wf_cpu_level level, const wf_attention_spec *p,
+                             const wf_kv_layer *layer, const wf_attention_row *row,
+                             const void *partials, float *y, int64_t ldy, int32_t kv_head) {
+  wf_attention_merge_item_by(choose(level), p, layer, row, partials, y, ldy, kv_head);
 }

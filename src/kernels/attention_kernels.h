@@ -52,6 +52,22 @@ extern const wf_attention_variant wf_attention_avx512;
 extern const wf_attention_variant wf_attention_avx512_emu; /* test builds only */
 extern const wf_attention_variant wf_attention_neon;
 
+/* attention.h's functions by variant instead of level: what tests call, so that an emulated
+ * variant, which no level names, goes through the same code. */
+void wf_kv_append_by(const wf_attention_variant *variant, const wf_kv_layer *layer,
+                     const wf_attention_row *row, const wf_rope *rope, float *k, int64_t ldk,
+                     const float *v, int64_t ldv, int64_t token_begin, int64_t token_end);
+void wf_attention_item_by(const wf_attention_variant *variant, const wf_attention_spec *p,
+                          const wf_kv_layer *layer, const wf_attention_row *row, const float *q,
+                          int64_t ldq, float *y, int64_t ldy, int64_t item, void *scratch);
+void wf_attention_split_item_by(const wf_attention_variant *variant, const wf_attention_spec *p,
+                                const wf_kv_layer *layer, const wf_attention_row *row,
+                                const float *q, int64_t ldq, int64_t item, void *partials,
+                                void *scratch);
+void wf_attention_merge_item_by(const wf_attention_variant *variant, const wf_attention_spec *p,
+                                const wf_kv_layer *layer, const wf_attention_row *row,
+                                const void *partials, float *y, int64_t ldy, int32_t kv_head);
+
 static inline int64_t wf_round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 /* Columns of an accumulator row: head_dim_v padded so that every vector width divides it. */

@@ -7,6 +7,7 @@
 /* Best first; ref ends the search. Dispatch reads this array and the tests walk it. */
 static const wf_elementwise_variant variants[] = {
 #if defined(__x86_64__)
+    {"elementwise_avx512", WF_CPU_AVX512, &wf_elementwise_avx512},
     {"elementwise_avx2", WF_CPU_AVX2, &wf_elementwise_avx2},
 #endif
     {"elementwise_ref", WF_CPU_REF, &wf_elementwise_ref},

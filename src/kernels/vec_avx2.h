@@ -47,7 +47,8 @@ WF_INLINE vf v_iota(void) { return _mm256_setr_ps(0, 1, 2, 3, 4, 5, 6, 7); }
 
 /* 2^n for whole n in [-126, 127] */
 WF_INLINE vf v_pow2(vf n) {
-  const __m256i e = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
+  /* the sum's low bits are n + 127; shifted up they are the exponent */
+  const __m256i e = _mm256_castps_si256(v_add(n, v_set1(0x1.8p23f + 127.0f)));
   return _mm256_castsi256_ps(_mm256_slli_epi32(e, 23));
 }
 

@@ -22,13 +22,6 @@ static float uniform(void) { /* in [-1, 1) */
   return (float)(int32_t)(rng >> 32) * 0x1p-31f;
 }
 
-static bool can_run(wf_cpu_level needs) {
-#ifdef WF_EMULATE_AVX512
-  if (needs >= WF_CPU_AVX512 && needs <= WF_CPU_AVX512BF16) return true;
-#endif
-  return wf_cpu_has(wf_cpu_best(), needs);
-}
-
 /* One sequence with its cache; everything a case varies. */
 typedef struct sequence {
   wf_kv_layer layer;
@@ -122,12 +115,12 @@ static void sequence_deinit(sequence *s) {
 }
 
 /* Runs tokens [past, past + n_new) as one call of the backend would. */
-static void step(sequence *s, wf_cpu_level level, int64_t past, int64_t n_new, bool may_split,
-                 float *y) {
+static void step(sequence *s, const wf_attention_variant *level, int64_t past, int64_t n_new,
+                 bool may_split, float *y) {
   s->row.past = past;
   s->row.start = past; /* packed arrays of the test hold all tokens */
   s->row.n_new = n_new;
-  wf_kv_append(level, &s->layer, &s->row, NULL, s->k, s->ldk, s->v, s->ldv, 0, n_new);
+  wf_kv_append_by(level, &s->layer, &s->row, NULL, s->k, s->ldk, s->v, s->ldv, 0, n_new);
   const size_t scratch_bytes = wf_attention_scratch_bytes(&s->spec, &s->layer, n_new);
   unsigned char *scratch = need(scratch_bytes + 64);
   memset(scratch, 0xff, scratch_bytes + 64);
@@ -138,16 +131,17 @@ static void step(sequence *s, wf_cpu_level level, int64_t past, int64_t n_new, b
     unsigned char *partials = need(bytes + 1);
     memset(partials, 0xff, bytes + 1);
     for (int64_t i = n_split - 1; i >= 0; i--)
-      wf_attention_split_item(level, &s->spec, &s->layer, &s->row, s->q, s->ldq, i, partials,
-                              scratch);
+      wf_attention_split_item_by(level, &s->spec, &s->layer, &s->row, s->q, s->ldq, i, partials,
+                                 scratch);
     for (int32_t h = 0; h < s->layer.kv_heads; h++)
-      wf_attention_merge_item(level, &s->spec, &s->layer, &s->row, partials, y, s->ldy, h);
+      wf_attention_merge_item_by(level, &s->spec, &s->layer, &s->row, partials, y, s->ldy, h);
     assert_int_equal(partials[bytes], 0xff);
     wf_free(partials);
   } else {
     const int64_t n = wf_attention_n_items(&s->spec, &s->layer, &s->row);
     for (int64_t i = 0; i < n; i++)
-      wf_attention_item(level, &s->spec, &s->layer, &s->row, s->q, s->ldq, y, s->ldy, i, scratch);
+      wf_attention_item_by(level, &s->spec, &s->layer, &s->row, s->q, s->ldq, y, s->ldy, i,
+                           scratch);
   }
   assert_int_equal(scratch[scratch_bytes], 0x5a);
   wf_free(scratch);
@@ -215,14 +209,17 @@ static void check(sequence *s, const char *name, int64_t first) {
     }
 }
 
-/* Every variant whose level can run; fn gets its level. */
-static void each_level(void (*fn)(wf_cpu_level level, const char *name)) {
+/* Every variant whose level can run, AVX-512 by emulation. */
+static void each_level(void (*fn)(const wf_attention_variant *level, const char *name)) {
   for (size_t i = 0; i < wf_attention_n_variants; i++)
-    if (can_run(wf_attention_variants[i]->needs))
-      fn(wf_attention_variants[i]->needs, wf_attention_variants[i]->name);
+    if (wf_cpu_has(wf_cpu_best(), wf_attention_variants[i]->needs))
+      fn(wf_attention_variants[i], wf_attention_variants[i]->name);
+#ifdef WF_HAVE_EMULATED_AVX512
+  fn(&wf_attention_avx512_emu, "attention_avx512 (emulated)");
+#endif
 }
 
-static void run_shape(wf_cpu_level level, const char *name, const shape *p) {
+static void run_shape(const wf_attention_variant *level, const char *name, const shape *p) {
   sequence s;
   sequence_init(&s, p);
   step(&s, level, 0, p->n, false, s.y);
@@ -230,7 +227,7 @@ static void run_shape(wf_cpu_level level, const char *name, const shape *p) {
   sequence_deinit(&s);
 }
 
-static void all_shapes(wf_cpu_level level, const char *name) {
+static void all_shapes(const wf_attention_variant *level, const char *name) {
   static const int32_t dims[] = {16, 64, 20, 33, 80, 96, 128, 7, 256};
   static const int32_t blocks[] = {64, 16, 128, 1, 512};
   static const wf_kv_type types[] = {WF_KV_F32, WF_KV_F16, WF_KV_Q8};
@@ -257,7 +254,7 @@ static void every_shape_and_cache_type_agrees_with_the_formula(void **state) {
   each_level(all_shapes);
 }
 
-static void all_lengths(wf_cpu_level level, const char *name) {
+static void all_lengths(const wf_attention_variant *level, const char *name) {
   for (int64_t n = 1; n <= 70; n++) {
     const shape p = {
         .kv_heads = 1, .group = 3, .dim = 16, .dim_v = 16, .block = 64, .n = n, .size = 2.0f};
@@ -281,7 +278,7 @@ static void every_length_and_window_agrees_with_the_formula(void **state) {
   each_level(all_lengths);
 }
 
-static void large_scores(wf_cpu_level level, const char *name) {
+static void large_scores(const wf_attention_variant *level, const char *name) {
   const shape p = {
       .kv_heads = 1, .group = 2, .dim = 64, .dim_v = 64, .block = 64, .n = 90, .size = 60.0f};
   run_shape(level, name, &p);
@@ -296,7 +293,7 @@ static void scores_in_the_thousands_do_not_overflow(void **state) {
 }
 
 /* The same tokens in chunks of every size give the same bits. */
-static void chunks(wf_cpu_level level, const char *name) {
+static void chunks(const wf_attention_variant *level, const char *name) {
   static const int64_t sizes[] = {1, 2, 7, 64};
   static const shape shapes[] = {
       {.kv_heads = 2, .group = 3, .dim = 64, .dim_v = 64, .block = 64, .n = 600, .size = 2.0f},
@@ -333,7 +330,7 @@ static void chunks(wf_cpu_level level, const char *name) {
     sequence s;
     sequence_init(&s, &shapes[i]);
     step(&s, level, 0, s.n, false, s.y);
-    if (level != WF_CPU_REF || i) check(&s, name, s.n - 9);
+    check(&s, name, s.n - 9);
     const size_t bytes = (size_t)(s.n * s.ldy) * sizeof(float);
     float *y = need(bytes);
     for (int pass = 0; pass < 8; pass++) {
@@ -359,7 +356,7 @@ static void a_query_has_the_same_bits_alone_in_any_chunk_and_with_split_keys(voi
 }
 
 /* Unused cache bytes, other rows' blocks and scratch may hold anything. */
-static void garbage(wf_cpu_level level, const char *name) {
+static void garbage(const wf_attention_variant *level, const char *name) {
   static const wf_kv_type types[] = {WF_KV_F32, WF_KV_F16, WF_KV_Q8};
   for (size_t t = 0; t < 3; t++) {
     const shape p = {.type = types[t],
@@ -394,7 +391,7 @@ static void garbage_beyond_the_valid_length_gives_the_same_20_times(void **state
 }
 
 /* A later token's broken values are not seen by earlier queries of the same chunk. */
-static void broken_future(wf_cpu_level level, const char *name) {
+static void broken_future(const wf_attention_variant *level, const char *name) {
   const shape p = {
       .kv_heads = 1, .group = 3, .dim = 16, .dim_v = 16, .block = 64, .n = 50, .size = 2.0f};
   sequence s;
@@ -417,7 +414,7 @@ static void a_later_tokens_nan_does_not_reach_earlier_queries(void **state) {
 }
 
 /* Blocks before the window are gone, as a cache that drops them leaves it. */
-static void dropped(wf_cpu_level level, const char *name) {
+static void dropped(const wf_attention_variant *level, const char *name) {
   const shape p = {.kv_heads = 1,
                    .group = 2,
                    .dim = 32,
@@ -450,7 +447,7 @@ static void blocks_before_the_window_are_never_read(void **state) {
   each_level(dropped);
 }
 
-static void by_hand(wf_cpu_level level, const char *name) {
+static void by_hand(const wf_attention_variant *level, const char *name) {
   (void)name;
   /* q = (1, 0); keys (0, 0) and (ln 3, 0): weights 1/4 and 3/4 of values (4, 8) and (0, 4). */
   WF_ALIGNED(64) float block[8] = {0.0f, 0.0f, 1.09861229f, 0.0f, 4.0f, 8.0f, 0.0f, 4.0f};
@@ -462,22 +459,22 @@ static void by_hand(wf_cpu_level level, const char *name) {
   float y[2];
   wf_attention_spec p = {.n_heads = 1, .scale = 1.0f};
   unsigned char *scratch = need(wf_attention_scratch_bytes(&p, &layer, 1));
-  wf_attention_item(level, &p, &layer, &row, q, 2, y, 2, 0, scratch);
+  wf_attention_item_by(level, &p, &layer, &row, q, 2, y, 2, 0, scratch);
   assert_float_equal(y[0], 1.0f, 1e-6f);
   assert_float_equal(y[1], 5.0f, 1e-6f);
   p.sinks = &sink; /* one more weight of 1 in the sum: 1/5 and 3/5 */
-  wf_attention_item(level, &p, &layer, &row, q, 2, y, 2, 0, scratch);
+  wf_attention_item_by(level, &p, &layer, &row, q, 2, y, 2, 0, scratch);
   assert_float_equal(y[0], 0.8f, 1e-6f);
   assert_float_equal(y[1], 4.0f, 1e-6f);
   p.sinks = NULL;
   p.window = 1; /* only itself */
-  wf_attention_item(level, &p, &layer, &row, q, 2, y, 2, 0, scratch);
+  wf_attention_item_by(level, &p, &layer, &row, q, 2, y, 2, 0, scratch);
   assert_float_equal(y[0], 0.0f, 0.0f);
   assert_float_equal(y[1], 4.0f, 0.0f);
   p.window = 0;
   p.scale = 1000.0f;
   p.softcap = 1.09861229f; /* tanh of a large number is 1: the score is ln 3 again */
-  wf_attention_item(level, &p, &layer, &row, q, 2, y, 2, 0, scratch);
+  wf_attention_item_by(level, &p, &layer, &row, q, 2, y, 2, 0, scratch);
   assert_float_equal(y[0], 1.0f, 1e-6f);
   assert_float_equal(y[1], 5.0f, 1e-6f);
   wf_free(scratch);
@@ -488,7 +485,7 @@ static void two_keys_worked_by_hand(void **state) {
   each_level(by_hand);
 }
 
-static void ropes(wf_cpu_level level, const char *name) {
+static void ropes(const wf_attention_variant *level, const char *name) {
   /* Angle 90 degrees turns (a, b) into (-b, a); 0 leaves it. Row 1 of the tables is 90 degrees. */
   float cos_table[2 * 24], sin_table[2 * 24], x[3 * 70], was[3 * 70];
   for (int32_t dim = 2; dim <= 48; dim += 2)
@@ -502,7 +499,7 @@ static void ropes(wf_cpu_level level, const char *name) {
           .kind = (wf_rope_kind)kind, .dim = dim, .cos = cos_table, .sin = sin_table};
       const int64_t positions[2] = {1, 0};
       for (int i = 0; i < 210; i++) x[i] = was[i] = uniform();
-      wf_rope_f32(level, &rope, x, 105, 2, 1, head_dim, positions);
+      level->rope(&rope, x, 105, 2, 1, head_dim, positions);
       for (int32_t i = 0; i < 105; i++) {
         float want = was[i];
         if (i < dim && kind == WF_ROPE_HALF) want = i < half ? -was[i + half] : was[i - half];
@@ -518,17 +515,15 @@ static void a_quarter_turn_swaps_the_halves(void **state) {
   each_level(ropes);
 }
 
-static void appended_keys_are_rotated_like_any_others(void **state) {
-  (void)state;
+static void appends(const wf_attention_variant *level, const char *name) {
+  (void)name;
   float cos_table[8 * 16], sin_table[8 * 16];
   for (int i = 0; i < 128; i++) {
     cos_table[i] = cosf((float)i);
     sin_table[i] = sinf((float)i);
   }
   const wf_rope rope = {.kind = WF_ROPE_HALF, .dim = 32, .cos = cos_table, .sin = sin_table};
-  for (size_t i = 0; i < wf_attention_n_variants; i++) {
-    const wf_cpu_level level = wf_attention_variants[i]->needs;
-    if (!can_run(level)) continue;
+  {
     const shape p = {
         .kv_heads = 2, .group = 1, .dim = 40, .dim_v = 16, .block = 4, .n = 8, .size = 1.0f};
     sequence s;
@@ -536,12 +531,12 @@ static void appended_keys_are_rotated_like_any_others(void **state) {
     float *k = need((size_t)(s.n * s.ldk) * 4);
     memcpy(k, s.k, (size_t)(s.n * s.ldk) * 4);
     static const int64_t positions[8] = {0, 1, 2, 3, 4, 5, 6, 7};
-    wf_rope_f32(level, &rope, k, s.ldk, 8, 2, 40, positions);
+    level->rope(&rope, k, s.ldk, 8, 2, 40, positions);
     s.row.n_new = 3;
-    wf_kv_append(level, &s.layer, &s.row, &rope, s.k, s.ldk, s.v, s.ldv, 0, 3);
+    wf_kv_append_by(level, &s.layer, &s.row, &rope, s.k, s.ldk, s.v, s.ldv, 0, 3);
     s.row.past = s.row.start = 3;
     s.row.n_new = 5;
-    wf_kv_append(level, &s.layer, &s.row, &rope, s.k, s.ldk, s.v, s.ldv, 0, 5);
+    wf_kv_append_by(level, &s.layer, &s.row, &rope, s.k, s.ldk, s.v, s.ldv, 0, 5);
     keep(&s);
     for (int64_t t = 0; t < 8; t++) {
       assert_memory_equal(s.kept_k + t * 80, k + t * s.ldk, 80 * 4);
@@ -553,17 +548,19 @@ static void appended_keys_are_rotated_like_any_others(void **state) {
   }
 }
 
-static void stores(wf_cpu_level level, const char *name) {
+static void appended_keys_are_rotated_like_any_others(void **state) {
+  (void)state;
+  each_level(appends);
+}
+
+static void stores(const wf_attention_variant *level, const char *name) {
   for (int64_t n = 1; n <= 67; n++) {
     float x[67], back[67], scale = 0.0f;
     unsigned char half[67 * 2 + 1], q8[68], q8_ref[68];
     float scale_ref = 0.0f;
-    const wf_attention_variant *v = NULL;
-    for (size_t i = 0; i < wf_attention_n_variants; i++)
-      if (wf_attention_variants[i]->needs == level) v = wf_attention_variants[i];
     for (int64_t i = 0; i < n; i++) x[i] = 3.0f * uniform();
     half[2 * n] = 0xa5;
-    v->store(WF_KV_F16, n, x, half, NULL);
+    level->store(WF_KV_F16, n, x, half, NULL);
     assert_int_equal(half[2 * n], 0xa5);
     for (int64_t i = 0; i < n; i++) {
       uint16_t h;
@@ -571,7 +568,7 @@ static void stores(wf_cpu_level level, const char *name) {
       assert_int_equal(h, wf_f16_bits(x[i]));
     }
     q8[n] = q8_ref[n] = 0xa5;
-    v->store(WF_KV_Q8, n, x, q8, &scale);
+    level->store(WF_KV_Q8, n, x, q8, &scale);
     wf_attention_ref.store(WF_KV_Q8, n, x, q8_ref, &scale_ref);
     assert_memory_equal(&scale, &scale_ref, sizeof scale);
     assert_memory_equal(q8, q8_ref, (size_t)n + 1);
@@ -583,7 +580,7 @@ static void stores(wf_cpu_level level, const char *name) {
     }
     /* all zero, tiny, and broken input give numbers, not traps */
     for (int64_t i = 0; i < n; i++) x[i] = i % 2 ? NAN : 1e-40f;
-    v->store(WF_KV_Q8, n, x, q8, &scale);
+    level->store(WF_KV_Q8, n, x, q8, &scale);
     wf_attention_ref.store(WF_KV_Q8, n, x, q8_ref, &scale_ref);
     assert_memory_equal(q8, q8_ref, (size_t)n + 1);
     assert_true(scale >= 0.0f && scale < 1e-30f);
@@ -595,12 +592,12 @@ static void stored_elements_are_rounded_as_the_type_says(void **state) {
   each_level(stores);
 }
 
-static void head_norms(wf_cpu_level level, const char *name) {
+static void head_norms(const wf_attention_variant *level, const char *name) {
   float x[2 * 150], was[2 * 150], weight[47];
   for (int32_t dim = 1; dim <= 47; dim++) {
     for (int i = 0; i < 300; i++) x[i] = was[i] = uniform();
     for (int i = 0; i < dim; i++) weight[i] = 1.0f + uniform();
-    wf_head_rms_norm_f32(level, x, 150, 2, 3, dim, weight, 1e-6f);
+    level->head_rms_norm(x, 150, 2, 3, dim, weight, 1e-6f);
     for (int t = 0; t < 2; t++)
       for (int h = 0; h < 3; h++) {
         double sum = 0.0;

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/compiler.h"
-#include "kernels/elementwise.h"
+#include "kernels/elementwise_kernels.h"
 
 enum { MAX_N = 150, GUARD = 20 };
 
@@ -33,18 +33,15 @@ static float float_of(uint32_t u) {
   return v;
 }
 
-static bool can_run(wf_cpu_level needs) {
-#ifdef WF_EMULATE_AVX512
-  if (needs >= WF_CPU_AVX512 && needs <= WF_CPU_AVX512BF16) return true;
-#endif
-  return wf_cpu_has(wf_cpu_best(), needs);
-}
-
-static void each_level(void (*fn)(wf_cpu_level level, const char *name)) {
+/* Every variant whose level can run, AVX-512 by emulation. */
+static void each_level(void (*fn)(const wf_elementwise_table *level, const char *name)) {
   size_t n;
   const wf_elementwise_variant *v = wf_elementwise_variants(&n);
   for (size_t i = 0; i < n; i++)
-    if (can_run(v[i].needs)) fn(v[i].needs, v[i].name);
+    if (wf_cpu_has(wf_cpu_best(), v[i].needs)) fn(v[i].table, v[i].name);
+#ifdef WF_HAVE_EMULATED_AVX512
+  fn(&wf_elementwise_avx512_emu, "elementwise_avx512 (emulated)");
+#endif
 }
 
 /* Both NaN, equal, or within `relative` of the greater and `absolute`. */
@@ -60,17 +57,17 @@ static int show(double v) { /* no printf of floats: parts per million are enough
 }
 
 /* The kernel runs on an unaligned copy of x with guards after y, and again in place. */
-static void run_unary(wf_cpu_level level, const char *name, wf_unary_fn op, int64_t n,
-                      const float *x, float *y) {
+static void run_unary(const wf_elementwise_table *level, const char *name, wf_unary_fn op,
+                      int64_t n, const float *x, float *y) {
   float from[MAX_N + 1 + GUARD], to[MAX_N + 1 + GUARD];
   for (int i = 0; i < MAX_N + 1 + GUARD; i++) from[i] = to[i] = 12345.0f;
   memcpy(from + 1, x, (size_t)n * sizeof *x);
-  wf_unary_f32(level, op, n, from + 1, to + 1);
+  level->unary(op, n, from + 1, to + 1);
   memcpy(y, to + 1, (size_t)n * sizeof *y);
   if (to[0] != 12345.0f) fail_msg("%s: op %d writes before y", name, (int)op);
   for (int64_t i = n + 1; i < MAX_N + 1 + GUARD; i++)
     if (to[i] != 12345.0f) fail_msg("%s: op %d n %d writes past y", name, (int)op, (int)n);
-  wf_unary_f32(level, op, n, from + 1, from + 1);
+  level->unary(op, n, from + 1, from + 1);
   assert_memory_equal(from + 1, y, (size_t)n * sizeof *y);
 }
 
@@ -122,7 +119,7 @@ static double formula(wf_unary_fn op, double x) {
   return 0.0;
 }
 
-static void functions(wf_cpu_level level, const char *name) {
+static void functions(const wf_elementwise_table *level, const char *name) {
   static const float special[] = {
       0.0f,      -0.0f, 1.0f,   -1.0f,   0.5f,    -0.5f,  1.5f,     2.5f,   -2.5f,
       88.7f,     88.8f, -87.4f, -103.9f, -104.5f, 1e-40f, -1e-40f,  1e-30f, 3e38f,
@@ -159,7 +156,7 @@ static void every_function_stays_within_its_bound_for_every_tail(void **state) {
   each_level(functions);
 }
 
-static void lanes(wf_cpu_level level, const char *name) {
+static void lanes(const wf_elementwise_table *level, const char *name) {
   float x[MAX_N], y[MAX_N], alone;
   for (int op = WF_FN_SILU; op <= WF_FN_ROUND; op++) {
     for (int i = 0; i < MAX_N; i++) x[i] = 8.0f * uniform();
@@ -177,13 +174,13 @@ static void an_element_has_the_same_bits_in_every_lane(void **state) {
   each_level(lanes);
 }
 
-static void gates(wf_cpu_level level, const char *name) {
+static void gates(const wf_elementwise_table *level, const char *name) {
   float gate[3 * MAX_N], up[3 * MAX_N], y[3 * MAX_N], act[MAX_N];
   for (int op = WF_FN_SILU; op <= WF_FN_ROUND; op++)
     for (int64_t n = 1; n <= 70; n += 3) {
       for (int i = 0; i < 3 * MAX_N; i++)
         gate[i] = 4.0f * uniform(), up[i] = uniform(), y[i] = 7.0f;
-      wf_gated_f32(level, (wf_unary_fn)op, 2, n, gate, MAX_N, up, MAX_N - 1, y, MAX_N + 1);
+      level->gated((wf_unary_fn)op, 2, n, gate, MAX_N, up, MAX_N - 1, y, MAX_N + 1);
       for (int r = 0; r < 2; r++) {
         run_unary(level, name, (wf_unary_fn)op, n, gate + r * MAX_N, act);
         for (int64_t i = 0; i < n; i++) {
@@ -193,7 +190,7 @@ static void gates(wf_cpu_level level, const char *name) {
         }
         assert_true(y[r * (MAX_N + 1) + n] == 7.0f);
       }
-      wf_gated_f32(level, (wf_unary_fn)op, 1, n, gate, MAX_N, up, MAX_N, up, MAX_N);
+      level->gated((wf_unary_fn)op, 1, n, gate, MAX_N, up, MAX_N, up, MAX_N);
       for (int64_t i = 0; i < n; i++) assert_true(up[i] == y[i] || y[i] != y[i]);
     }
 }
@@ -203,7 +200,7 @@ static void a_gated_row_is_the_activation_times_up(void **state) {
   each_level(gates);
 }
 
-static void binaries(wf_cpu_level level, const char *name) {
+static void binaries(const wf_elementwise_table *level, const char *name) {
   static const float odd[] = {NAN, INFINITY, -INFINITY, 0.0f, -0.0f, 1e-40f, 3e38f};
   float a[MAX_N], b[MAX_N], y[MAX_N + 1];
   for (int op = WF_BINARY_ADD; op <= WF_BINARY_POW; op++)
@@ -218,7 +215,7 @@ static void binaries(wf_cpu_level level, const char *name) {
         }
         if (op == WF_BINARY_POW && n % 2) b[0] = 2.0f;
         y[n] = 9.0f;
-        wf_binary_f32(level, (wf_binary_op)op, n, a, a_step, b, b_step, y);
+        level->binary((wf_binary_op)op, n, a, a_step, b, b_step, y);
         assert_true(y[n] == 9.0f);
         for (int64_t i = 0; i < n; i++) {
           const float l = a[i * a_step], r = b[i * b_step];
@@ -237,7 +234,7 @@ static void binaries(wf_cpu_level level, const char *name) {
             fail_msg("%s: op %d n %d steps %d at %d", name, op, (int)n, steps, (int)i);
         }
         /* in place over a, whose scalar may be y[0] itself */
-        wf_binary_f32(level, (wf_binary_op)op, n, a, a_step, b, b_step, a);
+        level->binary((wf_binary_op)op, n, a, a_step, b, b_step, a);
         for (int64_t i = 0; i < n; i++) assert_true(bits_of(a[i]) == bits_of(y[i]) || y[i] != y[i]);
       }
 }
@@ -247,13 +244,13 @@ static void binary_operators_are_exact_with_scalars_on_either_side(void **state)
   each_level(binaries);
 }
 
-static void norms(wf_cpu_level level, const char *name) {
+static void norms(const wf_elementwise_table *level, const char *name) {
   float x[3 * MAX_N], skip[3 * MAX_N], w[MAX_N], bias[MAX_N], y[3 * MAX_N], sum[3 * MAX_N];
   float alone[MAX_N];
   for (int64_t n = 1; n <= 140; n++) {
     for (int i = 0; i < 3 * MAX_N; i++) x[i] = 3.0f * uniform(), skip[i] = uniform(), y[i] = 7.0f;
     for (int i = 0; i < MAX_N; i++) w[i] = 1.0f + uniform(), bias[i] = uniform();
-    wf_rms_norm_f32(level, 3, n, x, MAX_N, w, 1e-5f, y, MAX_N);
+    level->rms_norm(3, n, x, MAX_N, w, 1e-5f, y, MAX_N);
     for (int r = 0; r < 3; r++) {
       double squares = 0.0;
       for (int64_t i = 0; i < n; i++)
@@ -265,27 +262,26 @@ static void norms(wf_cpu_level level, const char *name) {
           fail_msg("%s: rms n %d row %d at %d", name, (int)n, r, (int)i);
       }
       assert_true(y[r * MAX_N + n] == 7.0f);
-      wf_rms_norm_f32(level, 1, n, x + r * MAX_N, 0, w, 1e-5f, alone, 0);
+      level->rms_norm(1, n, x + r * MAX_N, 0, w, 1e-5f, alone, 0);
       assert_memory_equal(alone, y + r * MAX_N, (size_t)n * sizeof *y);
     }
-    wf_skip_rms_norm_f32(level, 3, n, x, MAX_N, skip, MAX_N, n % 2 ? bias : NULL, w, 1e-5f, sum,
-                         MAX_N, y, MAX_N);
+    level->skip_rms_norm(3, n, x, MAX_N, skip, MAX_N, n % 2 ? bias : NULL, w, 1e-5f, sum, MAX_N, y,
+                         MAX_N);
     for (int r = 0; r < 3; r++) {
       for (int64_t i = 0; i < n; i++) {
         float want = x[r * MAX_N + i] + skip[r * MAX_N + i];
         if (n % 2) want += bias[i];
         assert_true(sum[r * MAX_N + i] == want);
       }
-      wf_rms_norm_f32(level, 1, n, sum + r * MAX_N, 0, w, 1e-5f, alone, 0);
+      level->rms_norm(1, n, sum + r * MAX_N, 0, w, 1e-5f, alone, 0);
       assert_memory_equal(alone, y + r * MAX_N, (size_t)n * sizeof *y);
     }
     /* the sum may replace the skip it was made from */
-    wf_skip_rms_norm_f32(level, 3, n, x, MAX_N, skip, MAX_N, n % 2 ? bias : NULL, w, 1e-5f, skip,
-                         MAX_N, y, MAX_N);
+    level->skip_rms_norm(3, n, x, MAX_N, skip, MAX_N, n % 2 ? bias : NULL, w, 1e-5f, skip, MAX_N, y,
+                         MAX_N);
     for (int r = 0; r < 3; r++)
       assert_memory_equal(skip + r * MAX_N, sum + r * MAX_N, (size_t)n * sizeof *y);
-    wf_layer_norm_f32(level, 3, n, x, MAX_N, n % 3 ? w : NULL, n % 2 ? bias : NULL, 1e-5f, y,
-                      MAX_N);
+    level->layer_norm(3, n, x, MAX_N, n % 3 ? w : NULL, n % 2 ? bias : NULL, 1e-5f, y, MAX_N);
     for (int r = 0; r < 3; r++) {
       double mean = 0.0, var = 0.0;
       for (int64_t i = 0; i < n; i++) mean += (double)x[r * MAX_N + i];
@@ -299,8 +295,8 @@ static void norms(wf_cpu_level level, const char *name) {
           fail_msg("%s: layer norm n %d row %d at %d: %d not %d e-6", name, (int)n, r, (int)i,
                    show((double)y[r * MAX_N + i]), show(want));
       }
-      wf_layer_norm_f32(level, 1, n, x + r * MAX_N, 0, n % 3 ? w : NULL, n % 2 ? bias : NULL, 1e-5f,
-                        alone, 0);
+      level->layer_norm(1, n, x + r * MAX_N, 0, n % 3 ? w : NULL, n % 2 ? bias : NULL, 1e-5f, alone,
+                        0);
       assert_memory_equal(alone, y + r * MAX_N, (size_t)n * sizeof *y);
     }
   }
@@ -311,16 +307,16 @@ static void norms_agree_with_the_formula_and_rows_are_independent(void **state) 
   each_level(norms);
 }
 
-static void norms_by_hand(wf_cpu_level level, const char *name) {
+static void norms_by_hand(const wf_elementwise_table *level, const char *name) {
   (void)name;
   /* mean square of (3, 4) is 12.5, so epsilon 12.5 makes the divisor 5 */
   const float x[2] = {3.0f, 4.0f}, w[2] = {10.0f, -5.0f};
   float y[2];
-  wf_rms_norm_f32(level, 1, 2, x, 2, w, 12.5f, y, 2);
+  level->rms_norm(1, 2, x, 2, w, 12.5f, y, 2);
   assert_float_equal(y[0], 6.0f, 2e-6f);
   assert_float_equal(y[1], -4.0f, 2e-6f);
   /* mean 3.5, deviations -0.5 and 0.5, variance 0.25; epsilon 0.75 makes the divisor 1 */
-  wf_layer_norm_f32(level, 1, 2, x, 2, w, NULL, 0.75f, y, 2);
+  level->layer_norm(1, 2, x, 2, w, NULL, 0.75f, y, 2);
   assert_float_equal(y[0], -5.0f, 2e-6f);
   assert_float_equal(y[1], -2.5f, 2e-6f);
 }
@@ -330,12 +326,12 @@ static void norms_worked_by_hand(void **state) {
   each_level(norms_by_hand);
 }
 
-static void softmaxes(wf_cpu_level level, const char *name) {
+static void softmaxes(const wf_elementwise_table *level, const char *name) {
   float x[2 * MAX_N], y[2 * MAX_N], alone[MAX_N];
   for (int64_t n = 1; n <= 140; n++) {
     for (int i = 0; i < 2 * MAX_N; i++) x[i] = 20.0f * uniform() - 40.0f, y[i] = 7.0f;
     if (n % 4 == 3) x[1] = -INFINITY;
-    wf_softmax_f32(level, 2, n, x, MAX_N, y, MAX_N);
+    level->softmax(2, n, x, MAX_N, y, MAX_N);
     for (int r = 0; r < 2; r++) {
       double max = -INFINITY, sum = 0.0;
       for (int64_t i = 0; i < n; i++) max = fmax(max, (double)x[r * MAX_N + i]);
@@ -347,15 +343,15 @@ static void softmaxes(wf_cpu_level level, const char *name) {
       }
       assert_true(y[r * MAX_N + n] == 7.0f);
       memcpy(alone, x + r * MAX_N, (size_t)n * sizeof *x);
-      wf_softmax_f32(level, 1, n, alone, 0, alone, 0);
+      level->softmax(1, n, alone, 0, alone, 0);
       assert_memory_equal(alone, y + r * MAX_N, (size_t)n * sizeof *y);
     }
     for (int64_t i = 0; i < n; i++) x[i] = -INFINITY;
-    wf_softmax_f32(level, 1, n, x, MAX_N, y, MAX_N);
+    level->softmax(1, n, x, MAX_N, y, MAX_N);
     for (int64_t i = 0; i < n; i++) assert_true(y[i] != y[i]);
     for (int64_t i = 0; i < n; i++) x[i] = -1.0f;
     x[n / 2] = NAN;
-    wf_softmax_f32(level, 1, n, x, MAX_N, y, MAX_N);
+    level->softmax(1, n, x, MAX_N, y, MAX_N);
     for (int64_t i = 0; i < n; i++) assert_true(y[i] != y[i]);
   }
 }
@@ -365,7 +361,7 @@ static void softmax_agrees_with_the_formula_and_broken_rows_give_nan(void **stat
   each_level(softmaxes);
 }
 
-static void argmaxes(wf_cpu_level level, const char *name) {
+static void argmaxes(const wf_elementwise_table *level, const char *name) {
   float x[MAX_N];
   for (int64_t n = 1; n <= 140; n++)
     for (int64_t at = 0; at < n; at++) {
@@ -373,16 +369,15 @@ static void argmaxes(wf_cpu_level level, const char *name) {
       x[at] = 2.0f;
       if (at + 9 < n) x[at + 9] = 2.0f; /* a tie: the lower wins */
       if (at > 0) x[at - 1] = -INFINITY;
-      if (wf_argmax_f32(level, n, x) != at) fail_msg("%s: n %d at %d", name, (int)n, (int)at);
+      if (level->argmax(n, x) != at) fail_msg("%s: n %d at %d", name, (int)n, (int)at);
       x[at] = at % 2 ? NAN : INFINITY;
-      if (wf_argmax_f32(level, n, x) != -1)
-        fail_msg("%s: n %d at %d broken", name, (int)n, (int)at);
+      if (level->argmax(n, x) != -1) fail_msg("%s: n %d at %d broken", name, (int)n, (int)at);
       for (int64_t i = 0; i < n; i++) x[i] = -INFINITY;
-      if (wf_argmax_f32(level, n, x) != -1) fail_msg("%s: n %d all -inf", name, (int)n);
+      if (level->argmax(n, x) != -1) fail_msg("%s: n %d all -inf", name, (int)n);
       x[at] = -3e38f;
-      if (wf_argmax_f32(level, n, x) != at) fail_msg("%s: n %d at %d low", name, (int)n, (int)at);
+      if (level->argmax(n, x) != at) fail_msg("%s: n %d at %d low", name, (int)n, (int)at);
     }
-  assert_int_equal(wf_argmax_f32(level, 0, x), -1);
+  assert_int_equal(level->argmax(0, x), -1);
 }
 
 static void argmax_takes_the_lowest_of_ties_and_refuses_broken_logits(void **state) {
@@ -402,10 +397,10 @@ static double half_value(uint16_t h) {
 static uint16_t half_in[65536], half_out[65536];
 static float half_wide[65536];
 
-static void halves(wf_cpu_level level, const char *name) {
+static void halves(const wf_elementwise_table *level, const char *name) {
   for (uint32_t i = 0; i < 65536; i++) half_in[i] = (uint16_t)i;
-  wf_f16_to_f32(level, 65536, half_in, half_wide);
-  wf_f32_to_f16(level, 65536, half_wide, half_out);
+  level->f16_to_f32(65536, half_in, half_wide);
+  level->f32_to_f16(65536, half_wide, half_out);
   for (uint32_t i = 0; i < 65536; i++) {
     const double want = half_value((uint16_t)i);
     if (!(half_wide[i] == (float)want || (half_wide[i] != half_wide[i] && want != want)) ||
@@ -425,7 +420,7 @@ static void every_half_converts_and_comes_back(void **state) {
 }
 
 /* Floats around every border between two halves: below, on and above the middle. */
-static void half_rounding(wf_cpu_level level, const char *name) {
+static void half_rounding(const wf_elementwise_table *level, const char *name) {
   float x[9];
   uint16_t y[9];
   for (uint32_t i = 0; i < 0x7c00; i++) {
@@ -437,7 +432,7 @@ static void half_rounding(wf_cpu_level level, const char *name) {
     x[2] = nextafterf(middle, INFINITY);
     x[3] = -x[0], x[4] = -x[1], x[5] = -x[2], x[6] = (float)a, x[7] = -(float)a, x[8] = middle;
     const int64_t n = 1 + i % 9;
-    wf_f32_to_f16(level, n, x, y);
+    level->f32_to_f16(n, x, y);
     for (int64_t k = 0; k < n; k++) {
       const int kind = (int)(k == 8 ? 0 : k % 3);
       uint32_t want = k == 6 || k == 7 ? i : kind == 0 ? i + (i & 1) : kind == 1 ? i : i + 1;
@@ -447,7 +442,7 @@ static void half_rounding(wf_cpu_level level, const char *name) {
     }
   }
   const float beyond[3] = {1e30f, -INFINITY, 1e-45f};
-  wf_f32_to_f16(level, 3, beyond, y);
+  level->f32_to_f16(3, beyond, y);
   assert_int_equal(y[0], 0x7c00);
   assert_int_equal(y[1], 0xfc00);
   assert_int_equal(y[2], 0);
@@ -458,9 +453,9 @@ static void halves_round_to_nearest_even_everywhere(void **state) {
   each_level(half_rounding);
 }
 
-static void brains(wf_cpu_level level, const char *name) {
-  wf_bf16_to_f32(level, 65535, half_in, half_wide);
-  wf_f32_to_bf16(level, 65535, half_wide, half_out);
+static void brains(const wf_elementwise_table *level, const char *name) {
+  level->bf16_to_f32(65535, half_in, half_wide);
+  level->f32_to_bf16(65535, half_wide, half_out);
   for (uint32_t i = 0; i < 65535; i++) {
     if (bits_of(half_wide[i]) != i << 16) fail_msg("%s: bf16 %04x", name, i);
     const bool is_nan = (i & 0x7fff) > 0x7f80;
@@ -470,13 +465,13 @@ static void brains(wf_cpu_level level, const char *name) {
     float x[3] = {float_of(i << 16 | 0x7fff), float_of(i << 16 | 0x8000),
                   float_of(i << 16 | 0x8001)};
     uint16_t y[3];
-    wf_f32_to_bf16(level, 3, x, y);
+    level->f32_to_bf16(3, x, y);
     if (y[0] != i || y[1] != i + (i & 1) || y[2] != i + 1)
       fail_msg("%s: rounding at %04x", name, i);
   }
   const float nan_low = float_of(0x7f800001u); /* its payload lies in the dropped bits alone */
   uint16_t y;
-  wf_f32_to_bf16(level, 1, &nan_low, &y);
+  level->f32_to_bf16(1, &nan_low, &y);
   assert_true((y & 0x7fff) > 0x7f80);
 }
 
@@ -486,19 +481,19 @@ static void bf16_keeps_every_value_rounds_to_even_and_keeps_nan(void **state) {
   each_level(brains);
 }
 
-static void tails(wf_cpu_level level, const char *name) {
+static void tails(const wf_elementwise_table *level, const char *name) {
   uint16_t h[80], back[80];
   float w[80];
   for (int64_t n = 0; n <= 70; n++) {
     for (int i = 0; i < 80; i++) h[i] = (uint16_t)(0x3c00 + i), back[i] = 0xabcd, w[i] = 7.0f;
-    wf_f16_to_f32(level, n, h + 1, w + 1);
+    level->f16_to_f32(n, h + 1, w + 1);
     if (w[0] != 7.0f || w[n + 1] != 7.0f) fail_msg("%s: n %d", name, (int)n);
-    wf_f32_to_f16(level, n, w + 1, back + 1);
+    level->f32_to_f16(n, w + 1, back + 1);
     if (back[0] != 0xabcd || back[n + 1] != 0xabcd) fail_msg("%s: n %d", name, (int)n);
     assert_memory_equal(back + 1, h + 1, (size_t)n * 2);
-    wf_bf16_to_f32(level, n, h + 1, w + 1);
+    level->bf16_to_f32(n, h + 1, w + 1);
     if (w[0] != 7.0f || w[n + 1] != 7.0f) fail_msg("%s: n %d", name, (int)n);
-    wf_f32_to_bf16(level, n, w + 1, back + 1);
+    level->f32_to_bf16(n, w + 1, back + 1);
     if (back[0] != 0xabcd || back[n + 1] != 0xabcd) fail_msg("%s: n %d", name, (int)n);
     assert_memory_equal(back + 1, h + 1, (size_t)n * 2);
   }
