@@ -131,7 +131,8 @@ weft_status wf_tokenizer_seal(wf_tokenizer *t, const char *name, weft_error *err
   t->control = wf_calloc(t->n_ids, 1);
   if (!t->added_at || !t->control) return wf_fail_memory(err, t->n_ids * 5, "the vocabulary");
   for (size_t i = 0; i < t->n_ids; i++) t->added_at[i] = -1;
-  /* Special tokens come first in the reference's lists, which decides between equal patterns. */
+  /* Special tokens first, so that they win where two are equal once normalised (the reference
+   * leaves that to the order of a hash table). */
   for (int special = 1; special >= 0; special--) {
     for (size_t i = 0; i < t->added.n; i++) {
       const wf_added *a = &t->added.at[i];

@@ -10,7 +10,10 @@
 #define NESTING_LIMIT 64
 
 /* Oniguruma's Unicode classes, spelled so that they fit inside a bracket as well as alone. */
-#define WORD_SET "\\p{L}\\p{M}\\p{N}\\p{Pc}\\p{Alphabetic}"
+#define WORD_SET "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
+/* Outside a class it looks Latin-1 up in another table, where the small digits and fractions are
+ * word characters too. */
+#define WORD_SET_ALONE WORD_SET "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}"
 #define SPACE_SET "\\p{White_Space}"
 #define HEX_SET "0-9A-Fa-f"
 
@@ -134,7 +137,7 @@ static weft_status translate_escape(translator *t, wf_buf *out, bool in_class, b
       return translate_property(t, out);
     case 'w':
     case 'W':
-      set = WORD_SET;
+      set = in_class ? WORD_SET : WORD_SET_ALONE;
       break;
     case 's':
     case 'S':
