@@ -114,7 +114,6 @@ weft_status wf_unhold(wf_cpu_level level, wf_dtype stored, const void *src, size
 weft_status wf_op_make(wf_op_call *c, int32_t i, wf_dtype dtype, int32_t rank, const int64_t *dims,
                        weft_error *err) {
   size_t n = 1, n_bytes = 0;
-  if (!wf_op_wants(c, i)) return WEFT_OK;
   if (rank > WF_VIEW_MAX_RANK) {
     return wf_op_fail(c, err, WEFT_UNSUPPORTED, "its result would have rank %d", (int)rank);
   }
@@ -124,7 +123,9 @@ weft_status wf_op_make(wf_op_call *c, int32_t i, wf_dtype dtype, int32_t rank, c
   if (!wf_dims_count(v->dims, (size_t)rank, &n) || !wf_size_mul(n, wf_held_bytes(dtype), &n_bytes)) {
     return wf_op_fail(c, err, WEFT_LIMIT, "its result has a size that overflows");
   }
-  return c->env->make(c->env->user, i, n_bytes, &v->data, err);
+  /* An output nobody reads is still written to by its operator. */
+  return wf_op_wants(c, i) ? c->env->make(c->env->user, i, n_bytes, &v->data, err)
+                           : wf_op_scratch(c, n_bytes, &v->data, err);
 }
 
 void wf_op_alias(wf_op_call *c, int32_t i, int32_t in, int32_t rank, const int64_t *dims) {

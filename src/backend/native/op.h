@@ -10,7 +10,7 @@
 
 #include "backend/backend.h"
 
-enum { WF_OP_MAX_OUTPUTS = 64 };
+enum { WF_OP_MIN_OUTPUTS = 8, WF_OP_MAX_OUTPUTS = 64 };
 
 typedef struct wf_op_call wf_op_call;
 
@@ -67,7 +67,8 @@ static inline const wf_view *wf_op_in(const wf_op_call *c, int32_t i) {
 static inline bool wf_op_wants(const wf_op_call *c, int32_t i) {
   return i < c->n_out && wf_node_output(c->node, i) >= 0;
 }
-/* Shapes output i and gets its memory; does nothing for an output nobody wants. dtype is held. */
+/* Shapes output i and gets its memory (scratch when nobody wants it). dtype is held. `out` of a call
+ * has room for WF_OP_MIN_OUTPUTS at least, whatever the node says. */
 weft_status wf_op_make(wf_op_call *c, int32_t i, wf_dtype dtype, int32_t rank, const int64_t *dims,
                        weft_error *err) WF_NODISCARD;
 /* Output i is input `in` with another shape and no copy. */
@@ -95,8 +96,5 @@ static inline int64_t wf_dims_product(const int64_t *dims, int32_t begin, int32_
   for (int32_t i = begin; i < end; i++) n *= dims[i];
   return n;
 }
-
-/* Families: X lists of the functions in each file, used by the table. */
-#define WF_OP_FN(name) wf_op_fn wf_op_##name;
 
 #endif

@@ -1,10 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The one table of operators that native runs. */
-#include "backend/native/op.h"
+#include "backend/native/op_list.h"
+
+static wf_op_fn *const functions[WF_OP_COUNT] = {
+#define WF_X(op, name) [WF_OP_##op] = wf_op_##name,
+    WF_OP_LIST(WF_X)
+#undef WF_X
+};
 
 wf_op_fn *wf_op_function(wf_op op) {
-  (void)op;
-  return NULL;
+  return (int)op > 0 && (int)op < (int)WF_OP_COUNT ? functions[op] : NULL;
+}
+
+weft_status wf_op_control(wf_op_call *c, weft_error *err) {
+  return wf_op_fail(c, err, WEFT_UNSUPPORTED, "subgraphs can't run here");
 }
 
 weft_status wf_op_check_graph(const wf_graph *g, weft_error *err) {
