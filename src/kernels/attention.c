@@ -14,6 +14,8 @@ const wf_attention_variant *const wf_attention_variants[] = {
 #if defined(__x86_64__)
     &wf_attention_avx512,
     &wf_attention_avx2,
+#elif defined(__aarch64__)
+    &wf_attention_neon,
 #endif
     &wf_attention_ref,
 };

@@ -9,6 +9,8 @@ static const wf_elementwise_variant variants[] = {
 #if defined(__x86_64__)
     {"elementwise_avx512", WF_CPU_AVX512, &wf_elementwise_avx512},
     {"elementwise_avx2", WF_CPU_AVX2, &wf_elementwise_avx2},
+#elif defined(__aarch64__)
+    {"elementwise_neon", WF_CPU_NEON, &wf_elementwise_neon},
 #endif
     {"elementwise_ref", WF_CPU_REF, &wf_elementwise_ref},
 };
