@@ -138,7 +138,7 @@ weft_status wf_tokenizer_seal(wf_tokenizer *t, const char *name, weft_error *err
       const wf_added *a = &t->added.at[i];
       if (a->special != (special == 1)) continue;
       wf_str pattern = a->content;
-      if (a->normalized) {
+      if (a->normalized && !(t->norms.n && t->norms.at[0].kind == WF_NORM_SPM)) {
         WF_TRY(normalized_content(t, a->content, &content, err));
         pattern = (wf_str){content.at, content.n};
       }

@@ -322,7 +322,8 @@ typedef struct wf_model {
   wf_merges merges;
   double *scores; /* unigram, by id */
   double min_score;
-  wf_trie trie; /* unigram */
+  bool single_precision; /* path scores are rounded to float, as SentencePiece does */
+  wf_trie trie;          /* unigram */
   int32_t unk_id;
   bool has_unk;     /* an unknown token is named */
   wf_str unk_token; /* its text, also when the vocabulary lacks it */

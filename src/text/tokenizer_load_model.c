@@ -64,35 +64,6 @@ static bool push_score(model_reader *x, double score) {
   return true;
 }
 
-/* A score as the reference reads it: its JSON reader takes the digits as one integer and scales it
- * by a power of ten, which may be off in the last place. Sums of scores that tie but for that place
- * decide between segmentations, so the same rounding is made here. */
-static bool read_score(wf_str s, double *result) {
-  static const double powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
-                                  1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
-                                  1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
-  uint64_t digits = 0;
-  size_t at = s.n && s.at[0] == '-', n_fraction = 0;
-  bool in_fraction = false;
-  for (; at < s.n && s.at[at] != 'e' && s.at[at] != 'E'; at++) {
-    if (s.at[at] == '.') {
-      in_fraction = true;
-      continue;
-    }
-    const uint64_t digit = (uint64_t)(s.at[at] - '0');
-    if (digits > (UINT64_MAX - digit) / 10) {
-      if (!in_fraction) return wf_parse_f64(s, result);
-      continue; /* digits that do not fit are dropped */
-    }
-    digits = digits * 10 + digit;
-    n_fraction += in_fraction;
-  }
-  if (at < s.n || n_fraction >= WF_ARRAY_LEN(powers)) return wf_parse_f64(s, result);
-  const double v = (double)digits / powers[n_fraction];
-  *result = s.at[0] == '-' ? -v : v;
-  return true;
-}
-
 /* [["text", score], ...] */
 static weft_status read_vocab_list(model_reader *x, wf_json_reader *r, weft_error *err) {
   x->vocab_is_list = true;
@@ -109,7 +80,7 @@ static weft_status read_vocab_list(model_reader *x, wf_json_reader *r, weft_erro
     }
     double value;
     WF_RETURN_IF_ERROR(wf_json_next(r, &score, err));
-    if (score.kind != WF_JSON_NUMBER || !read_score(score.text, &value)) {
+    if (score.kind != WF_JSON_NUMBER || !wf_parse_f64(score.text, &value)) {
       return wf_json_fail(r, err, "a score is expected here");
     }
     if (!push_score(x, value)) return no_memory(err);

@@ -8,8 +8,9 @@
 /* How much an unknown character costs beyond the worst token. */
 #define UNKNOWN_PENALTY 10.0
 
-static void relax(wf_node *to, double score, uint32_t start, int32_t id) {
-  if (to->start == UINT32_MAX || score > to->score) *to = (wf_node){score, id, start};
+static void relax(const wf_model *m, wf_node *to, double score, uint32_t start, int32_t id) {
+  if (to->start != UINT32_MAX && score <= to->score) return;
+  *to = (wf_node){m->single_precision ? (double)(float)score : score, id, start};
 }
 
 static weft_status no_unknown(weft_error *err) {
@@ -38,12 +39,12 @@ static weft_status search(wf_call *c, const char *s, uint32_t n, weft_error *err
       if (node == 0) break;
       const int32_t id = m->trie.values.at[node];
       if (id < 0 || wf_call_forbids(c, id)) continue;
-      relax(&nodes[i + 1], so_far + m->scores[id], at, id);
+      relax(m, &nodes[i + 1], so_far + m->scores[id], at, id);
       if (i + 1 - at == used) has_single = true;
     }
     if (!has_single) {
       if (m->unk_id < 0) return no_unknown(err);
-      relax(&nodes[at + used], so_far + m->min_score - UNKNOWN_PENALTY, at, m->unk_id);
+      relax(m, &nodes[at + used], so_far + (m->min_score - UNKNOWN_PENALTY), at, m->unk_id);
     }
     at += used;
   }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Toy tokenizers of every kind against what Hugging Face `tokenizers` answered: ids, character
- * offsets, token texts, decoded texts. make_tokenizer_goldens.py made the files. With the
- * environment variable TOKENIZER_GOLDENS another folder made by it is read. */
+ * offsets, token texts, decoded texts. make_tokenizer_goldens.py made the files, and
+ * make_tokenizer_spm_goldens.py those of SentencePiece models. The environment variables
+ * TOKENIZER_GOLDENS and TOKENIZER_SPM_GOLDENS name other folders made by them. */
 #include "support/test.h"
 
 #include <stdio.h>
@@ -23,11 +24,6 @@ typedef struct golden {
   wf_buf tokens[MAX_TOKENS];
   size_t n_ids, n_offsets, n_tokens;
 } golden;
-
-static const char *folder(void) {
-  const char *other = getenv("TOKENIZER_GOLDENS");
-  return other ? other : WEFT_SOURCE_DIR "/tests/text/tokenizer_goldens";
-}
 
 static void next(wf_json_reader *r, wf_json_event *e) {
   weft_error err = {0};
@@ -119,7 +115,7 @@ static void check_encoding(const char *name, const wf_tokenizer *t, const golden
     print_ids("theirs", g->ids, g->n_ids);
     print_ids("ours  ", e.ids, e.n_ids);
   } else {
-    for (size_t i = 0; i < e.n_ids; i++) {
+    for (size_t i = 0; i < g->n_offsets; i++) {
       if (e.spans[i].char_begin != g->begin[i] || e.spans[i].char_end != g->end[i]) {
         report(name, g, "an offset");
         if (n_failed < 20) {
@@ -129,7 +125,7 @@ static void check_encoding(const char *name, const wf_tokenizer *t, const golden
         break;
       }
     }
-    for (size_t i = 0; i < e.n_ids; i++) {
+    for (size_t i = 0; i < g->n_tokens; i++) {
       if (!wf_str_eq(e.tokens[i], view(&g->tokens[i]))) {
         report(name, g, "a token's text");
         break;
@@ -168,16 +164,21 @@ static void check_decoding(const char *name, const wf_tokenizer *t, const golden
   }
 }
 
-static void check_file(const char *name) {
+static void check_file(const char *folder, const char *name) {
   static golden g;
   weft_error err = {0};
   char path[512];
   char *text = NULL;
   size_t n = 0, n_rows = 0;
   wf_tokenizer *t = NULL;
-  (void)snprintf(path, sizeof path, "%s/%s.json", folder(), name);
-  assert_ok(wf_tokenizer_load_json(&t, path, NULL, &err), &err);
-  (void)snprintf(path, sizeof path, "%s/%s.cases", folder(), name);
+  (void)snprintf(path, sizeof path, "%s/%s.model", folder, name);
+  if (wf_path_exists(path)) {
+    assert_ok(wf_tokenizer_load_spm(&t, path, &err), &err);
+  } else {
+    (void)snprintf(path, sizeof path, "%s/%s.json", folder, name);
+    assert_ok(wf_tokenizer_load_json(&t, path, NULL, &err), &err);
+  }
+  (void)snprintf(path, sizeof path, "%s/%s.cases", folder, name);
   assert_ok(wf_file_read(path, (size_t)1 << 28, &text, &n, &err), &err);
   wf_json_reader r;
   wf_json_init(&r, (wf_str){text, n}, path);
@@ -200,25 +201,43 @@ static void check_file(const char *name) {
   for (size_t i = 0; i < MAX_TOKENS; i++) wf_buf_deinit(&g.tokens[i]);
 }
 
-static void every_answer_is_the_reference_s(void **state) {
-  (void)state;
+/* Checks each .cases file of a folder; returns how many there were. */
+static size_t check_folder(const char *variable, const char *folder) {
   weft_error err = {0};
   char **names;
   size_t n, n_files = 0;
-  assert_ok(wf_path_list(folder(), &names, &n, &err), &err);
+  if (getenv(variable)) folder = getenv(variable);
+  n_failed = 0;
+  assert_ok(wf_path_list(folder, &names, &n, &err), &err);
   for (size_t i = 0; i < n; i++) {
     const size_t len = strlen(names[i]);
     if (len < 6 || strcmp(names[i] + len - 6, ".cases") != 0) continue;
     names[i][len - 6] = '\0';
-    check_file(names[i]);
+    check_file(folder, names[i]);
     n_files++;
   }
   wf_path_list_free(names, n);
-  assert_true(n_files >= 60);
+  return n_files;
+}
+
+static void every_answer_is_the_one_of_hugging_face(void **state) {
+  (void)state;
+  assert_true(check_folder("TOKENIZER_GOLDENS", WEFT_SOURCE_DIR "/tests/text/tokenizer_goldens") >=
+              60);
+  assert_int_equal(n_failed, 0);
+}
+
+static void every_answer_is_the_one_of_sentencepiece(void **state) {
+  (void)state;
+  assert_true(check_folder("TOKENIZER_SPM_GOLDENS",
+                           WEFT_SOURCE_DIR "/tests/text/tokenizer_spm_goldens") >= 6);
   assert_int_equal(n_failed, 0);
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(every_answer_is_the_reference_s)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_answer_is_the_one_of_hugging_face),
+      cmocka_unit_test(every_answer_is_the_one_of_sentencepiece),
+  };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
