@@ -44,15 +44,26 @@ bool wf_ggml_is_float(uint32_t type) {
 
 bool wf_ggml_form_of(uint32_t type, wf_ggml_form *form) {
   switch (type) {
-    case WF_GGML_Q4_0: *form = (wf_ggml_form){4, 32, false}; return true;
+    case WF_GGML_Q4_0:
+      *form = (wf_ggml_form){4, 32, false};
+      return true;
     case WF_GGML_Q4_1:
-    case WF_GGML_Q4_K: *form = (wf_ggml_form){4, 32, true}; return true;
+    case WF_GGML_Q4_K:
+      *form = (wf_ggml_form){4, 32, true};
+      return true;
     case WF_GGML_Q5_0:
-    case WF_GGML_Q8_0: *form = (wf_ggml_form){8, 32, false}; return true;
+    case WF_GGML_Q8_0:
+      *form = (wf_ggml_form){8, 32, false};
+      return true;
     case WF_GGML_Q5_1:
-    case WF_GGML_Q5_K: *form = (wf_ggml_form){8, 32, true}; return true;
-    case WF_GGML_Q6_K: *form = (wf_ggml_form){8, 16, false}; return true;
-    default: return false;
+    case WF_GGML_Q5_K:
+      *form = (wf_ggml_form){8, 32, true};
+      return true;
+    case WF_GGML_Q6_K:
+      *form = (wf_ggml_form){8, 16, false};
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -172,9 +183,15 @@ static void split_block(uint32_t type, const unsigned char *src, parts *p) {
       for (int j = 0; j < 32; j++) p->q[j] = src[2 + j] ^ 0x80; /* int8 + 128 */
       p->zero = 128;
       break;
-    case WF_GGML_Q4_K: split_q4_k(src, p); break;
-    case WF_GGML_Q5_K: split_q5_k(src, p); break;
-    default: split_q6_k(src, p); break;
+    case WF_GGML_Q4_K:
+      split_q4_k(src, p);
+      break;
+    case WF_GGML_Q5_K:
+      split_q5_k(src, p);
+      break;
+    default:
+      split_q6_k(src, p);
+      break;
   }
 }
 
@@ -183,15 +200,18 @@ static void split_block(uint32_t type, const unsigned char *src, parts *p) {
 static int centre_of(uint32_t type, int zero) {
   switch (type) {
     case WF_GGML_Q4_1:
-    case WF_GGML_Q4_K: return 8;
+    case WF_GGML_Q4_K:
+      return 8;
     case WF_GGML_Q5_1:
-    case WF_GGML_Q5_K: return 16;
-    default: return zero;
+    case WF_GGML_Q5_K:
+      return 16;
+    default:
+      return zero;
   }
 }
 
-void wf_ggml_row_split(uint32_t type, const unsigned char *src, size_t k, uint8_t *q,
-                       float *scales, float *offsets) {
+void wf_ggml_row_split(uint32_t type, const unsigned char *src, size_t k, uint8_t *q, float *scales,
+                       float *offsets) {
   wf_ggml_form form;
   uint32_t n, n_bytes;
   if (!wf_ggml_form_of(type, &form) || !wf_ggml_block(type, &n, &n_bytes)) return;

@@ -22,9 +22,10 @@ bool wf_ggml_is_float(uint32_t type); /* F32, F16, BF16 */
 
 /* Takes one row of k weights apart (k a multiple of the type's block).
  * Shapes: q [k * bits / 8], 4-bit pairs with the earlier weight in the low half; scales and offsets
- * [k / block]. Any of the three may be NULL: it is not wanted. Exact but for rounding of offsets. */
-void wf_ggml_row_split(uint32_t type, const unsigned char *src, size_t k, uint8_t *q,
-                       float *scales, float *offsets);
+ * [k / block]. Any of the three may be NULL: it is not wanted. Exact but for rounding of offsets.
+ */
+void wf_ggml_row_split(uint32_t type, const unsigned char *src, size_t k, uint8_t *q, float *scales,
+                       float *offsets);
 
 /* One row as floats, dst [k]; block types and float types alike. */
 void wf_ggml_row_floats(uint32_t type, const unsigned char *src, size_t k, float *dst);

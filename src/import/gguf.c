@@ -61,16 +61,21 @@ static size_t scalar_bytes(uint32_t kind) {
   switch (kind) {
     case WF_GGUF_U8:
     case WF_GGUF_I8:
-    case WF_GGUF_BOOL: return 1;
+    case WF_GGUF_BOOL:
+      return 1;
     case WF_GGUF_U16:
-    case WF_GGUF_I16: return 2;
+    case WF_GGUF_I16:
+      return 2;
     case WF_GGUF_U32:
     case WF_GGUF_I32:
-    case WF_GGUF_F32: return 4;
+    case WF_GGUF_F32:
+      return 4;
     case WF_GGUF_U64:
     case WF_GGUF_I64:
-    case WF_GGUF_F64: return 8;
-    default: return 0;
+    case WF_GGUF_F64:
+      return 8;
+    default:
+      return 0;
   }
 }
 
@@ -131,17 +136,17 @@ typedef struct ggml_row {
 /* Types that are not imported are here too, so that a file that holds one is refused by that type's
  * name and not as damaged. */
 static const ggml_row ggml_rows[] = {
-    {0, 1, 4, "F32"},        {1, 1, 2, "F16"},        {2, 32, 18, "Q4_0"},
-    {3, 32, 20, "Q4_1"},     {6, 32, 22, "Q5_0"},     {7, 32, 24, "Q5_1"},
-    {8, 32, 34, "Q8_0"},     {9, 32, 36, "Q8_1"},     {10, 256, 84, "Q2_K"},
-    {11, 256, 110, "Q3_K"},  {12, 256, 144, "Q4_K"},  {13, 256, 176, "Q5_K"},
-    {14, 256, 210, "Q6_K"},  {15, 256, 292, "Q8_K"},  {16, 256, 66, "IQ2_XXS"},
-    {17, 256, 74, "IQ2_XS"}, {18, 256, 98, "IQ3_XXS"}, {19, 256, 50, "IQ1_S"},
-    {20, 32, 18, "IQ4_NL"},  {21, 256, 110, "IQ3_S"}, {22, 256, 82, "IQ2_S"},
-    {23, 256, 136, "IQ4_XS"}, {24, 1, 1, "I8"},       {25, 1, 2, "I16"},
-    {26, 1, 4, "I32"},       {27, 1, 8, "I64"},       {28, 1, 8, "F64"},
-    {29, 256, 56, "IQ1_M"},  {30, 1, 2, "BF16"},      {34, 256, 54, "TQ1_0"},
-    {35, 256, 66, "TQ2_0"},  {39, 32, 17, "MXFP4"},
+    {0, 1, 4, "F32"},         {1, 1, 2, "F16"},         {2, 32, 18, "Q4_0"},
+    {3, 32, 20, "Q4_1"},      {6, 32, 22, "Q5_0"},      {7, 32, 24, "Q5_1"},
+    {8, 32, 34, "Q8_0"},      {9, 32, 36, "Q8_1"},      {10, 256, 84, "Q2_K"},
+    {11, 256, 110, "Q3_K"},   {12, 256, 144, "Q4_K"},   {13, 256, 176, "Q5_K"},
+    {14, 256, 210, "Q6_K"},   {15, 256, 292, "Q8_K"},   {16, 256, 66, "IQ2_XXS"},
+    {17, 256, 74, "IQ2_XS"},  {18, 256, 98, "IQ3_XXS"}, {19, 256, 50, "IQ1_S"},
+    {20, 32, 18, "IQ4_NL"},   {21, 256, 110, "IQ3_S"},  {22, 256, 82, "IQ2_S"},
+    {23, 256, 136, "IQ4_XS"}, {24, 1, 1, "I8"},         {25, 1, 2, "I16"},
+    {26, 1, 4, "I32"},        {27, 1, 8, "I64"},        {28, 1, 8, "F64"},
+    {29, 256, 56, "IQ1_M"},   {30, 1, 2, "BF16"},       {34, 256, 54, "TQ1_0"},
+    {35, 256, 66, "TQ2_0"},   {39, 32, 17, "MXFP4"},
 };
 
 static const ggml_row *find_row(uint32_t type) {
@@ -344,13 +349,27 @@ static bool load_number(wf_gguf_kind kind, const unsigned char *at, double *f, i
   *i = 0;
   switch (kind) {
     case WF_GGUF_BOOL:
-    case WF_GGUF_U8: *i = v.u8; break;
-    case WF_GGUF_I8: *i = v.i8; break;
-    case WF_GGUF_U16: *i = v.u16; break;
-    case WF_GGUF_I16: *i = v.i16; break;
-    case WF_GGUF_U32: *i = v.u32; break;
-    case WF_GGUF_I32: *i = v.i32; break;
-    case WF_GGUF_I64: *i = v.i64; break;
+    case WF_GGUF_U8:
+      *i = v.u8;
+      break;
+    case WF_GGUF_I8:
+      *i = v.i8;
+      break;
+    case WF_GGUF_U16:
+      *i = v.u16;
+      break;
+    case WF_GGUF_I16:
+      *i = v.i16;
+      break;
+    case WF_GGUF_U32:
+      *i = v.u32;
+      break;
+    case WF_GGUF_I32:
+      *i = v.i32;
+      break;
+    case WF_GGUF_I64:
+      *i = v.i64;
+      break;
     case WF_GGUF_U64:
       *i = (int64_t)(v.u64 & INT64_MAX);
       *is_integer = v.u64 <= INT64_MAX;
@@ -361,7 +380,8 @@ static bool load_number(wf_gguf_kind kind, const unsigned char *at, double *f, i
       *is_integer = false;
       return true;
     case WF_GGUF_STRING:
-    case WF_GGUF_ARRAY: return false;
+    case WF_GGUF_ARRAY:
+      return false;
   }
   *f = (double)*i;
   return true;
@@ -369,8 +389,8 @@ static bool load_number(wf_gguf_kind kind, const unsigned char *at, double *f, i
 
 static weft_status wrong_kind(const wf_gguf *g, const char *key, const char *wanted,
                               weft_error *err) {
-  return wf_fail(err, WEFT_PARSE, fix_damaged, "'%s' of GGUF file '%s' is not %s", key,
-                 g->map.path, wanted);
+  return wf_fail(err, WEFT_PARSE, fix_damaged, "'%s' of GGUF file '%s' is not %s", key, g->map.path,
+                 wanted);
 }
 
 /* The number behind a key; an array of equal numbers is that number. */

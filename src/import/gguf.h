@@ -67,7 +67,7 @@ typedef struct wf_gguf_tensor {
 typedef struct wf_gguf {
   wf_map map;
   uint32_t version;
-  WF_VEC(wf_gguf_entry) entries;   /* sorted by key */
+  WF_VEC(wf_gguf_entry) entries;  /* sorted by key */
   WF_VEC(wf_gguf_tensor) tensors; /* sorted by name */
 } wf_gguf;
 

@@ -121,14 +121,14 @@ static weft_status head_norm(wf_gguf_build *b, size_t i, const char *label, size
   WF_RETURN_IF_ERROR(norm_weight(b, name, d, weight));
   TRY_NAME(dims, wf_gguf_ints(b, heads, 3, false));
   TRY_NAME(name, wf_gguf_name(b, "/model/layers.%zu/attn/%s_norm/Reshape_1", i, label));
-  TRY_NAME(*value, wf_gguf_node(b, "Reshape", "", name, (const char *const[]){*value, dims}, 2,
-                                NULL, 0));
+  TRY_NAME(*value,
+           wf_gguf_node(b, "Reshape", "", name, (const char *const[]){*value, dims}, 2, NULL, 0));
   TRY_NAME(name, wf_gguf_name(b, "/model/layers.%zu/attn/%s_norm/%s", i, label, simplified));
   TRY_NAME(*value, plain_norm(b, name, *value, weight));
   TRY_NAME(dims, wf_gguf_ints(b, whole, 3, false));
   TRY_NAME(name, wf_gguf_name(b, "/model/layers.%zu/attn/%s_norm/Reshape_2", i, label));
-  TRY_NAME(*value, wf_gguf_node(b, "Reshape", "", name, (const char *const[]){*value, dims}, 2,
-                                NULL, 0));
+  TRY_NAME(*value,
+           wf_gguf_node(b, "Reshape", "", name, (const char *const[]){*value, dims}, 2, NULL, 0));
   return WEFT_OK;
 }
 
@@ -139,8 +139,8 @@ static weft_status query_key_value(graph *gr, size_t i, const char *x, const cha
   const size_t nq = m->n_heads * m->head_dim, nkv = m->n_kv_heads * m->head_dim;
   if (m->has_fused_projections) {
     const size_t of = nq + 2 * nkv;
-    WF_RETURN_IF_ERROR(project(b, i, "attn_qkv", "attn/q_proj", (wf_gguf_rows){.n = nq}, of,
-                               m->hidden, x, q));
+    WF_RETURN_IF_ERROR(
+        project(b, i, "attn_qkv", "attn/q_proj", (wf_gguf_rows){.n = nq}, of, m->hidden, x, q));
     WF_RETURN_IF_ERROR(project(b, i, "attn_qkv", "attn/k_proj",
                                (wf_gguf_rows){.first = nq, .n = nkv}, of, m->hidden, x, k));
     WF_RETURN_IF_ERROR(project(b, i, "attn_qkv", "attn/v_proj",
@@ -152,8 +152,8 @@ static weft_status query_key_value(graph *gr, size_t i, const char *x, const cha
   const wf_gguf_rows k_rows = {.n = nkv, .head_dim = head, .rotary_dim = m->rotary_dim};
   WF_RETURN_IF_ERROR(project(b, i, "attn_q", "attn/q_proj", q_rows, nq, m->hidden, x, q));
   WF_RETURN_IF_ERROR(project(b, i, "attn_k", "attn/k_proj", k_rows, nkv, m->hidden, x, k));
-  WF_RETURN_IF_ERROR(project(b, i, "attn_v", "attn/v_proj", (wf_gguf_rows){.n = nkv}, nkv,
-                             m->hidden, x, v));
+  WF_RETURN_IF_ERROR(
+      project(b, i, "attn_v", "attn/v_proj", (wf_gguf_rows){.n = nkv}, nkv, m->hidden, x, v));
   if (!m->has_qk_norm) return WEFT_OK;
   WF_RETURN_IF_ERROR(head_norm(b, i, "q", m->n_heads, q));
   return head_norm(b, i, "k", m->n_kv_heads, k);
@@ -200,8 +200,8 @@ static weft_status activation(wf_gguf_build *b, size_t i, const char **gate) {
   TRY_NAME(name, wf_gguf_name(b, "/model/layers.%zu/mlp/act_fn/Sigmoid", i));
   TRY_NAME(sigmoid, wf_gguf_node(b, "Sigmoid", "", name, gate, 1, NULL, 0));
   TRY_NAME(name, wf_gguf_name(b, "/model/layers.%zu/mlp/act_fn/Mul", i));
-  TRY_NAME(*gate, wf_gguf_node(b, "Mul", "", name, (const char *const[]){*gate, sigmoid}, 2, NULL,
-                               0));
+  TRY_NAME(*gate,
+           wf_gguf_node(b, "Mul", "", name, (const char *const[]){*gate, sigmoid}, 2, NULL, 0));
   return WEFT_OK;
 }
 
@@ -316,16 +316,15 @@ static weft_status long_rope(graph *gr, wf_rope_table t) {
   t.freq_factors = longer;
   WF_RETURN_IF_ERROR(write_tables(b, "_large", m->context, &t, &large));
   t.freq_factors = shorter;
-  WF_RETURN_IF_ERROR(write_tables(b, "_small",
-                                  m->context < m->rope_original_context ? m->context
-                                                                        : m->rope_original_context,
-                                  &t, &small));
+  WF_RETURN_IF_ERROR(write_tables(
+      b, "_small", m->context < m->rope_original_context ? m->context : m->rope_original_context,
+      &t, &small));
   TRY_NAME(bound, wf_gguf_ints(b, &limit, 1, true));
-  TRY_NAME(is_long, wf_gguf_node(b, "Greater", "", "/model/rope_caches_subgraph/Greater",
-                                 (const char *const[]){
-                                     "/model/attn_mask_reformat/attn_mask_subgraph/Gather/output_0",
-                                     bound},
-                                 2, NULL, 0));
+  TRY_NAME(is_long,
+           wf_gguf_node(b, "Greater", "", "/model/rope_caches_subgraph/Greater",
+                        (const char *const[]){
+                            "/model/attn_mask_reformat/attn_mask_subgraph/Gather/output_0", bound},
+                        2, NULL, 0));
   wf_onnxw_graph branches[2];
   wf_buf bytes[2] = {{0}, {0}};
   const rope_names *from[2] = {&large, &small};
@@ -397,8 +396,8 @@ static weft_status mask_nodes(graph *gr) {
   TRY_NAME(ones, wf_gguf_ints(b, &one, 1, false));
   TRY_NAME(index, wf_gguf_ints(b, &one, 1, true));
   TRY_NAME(name, wf_gguf_name(b, "%s/ReduceSum", place));
-  TRY_NAME(value, wf_gguf_node(b, "ReduceSum", "", name, (const char *const[]){mask, ones}, 2,
-                               &keep, 1));
+  TRY_NAME(value,
+           wf_gguf_node(b, "ReduceSum", "", name, (const char *const[]){mask, ones}, 2, &keep, 1));
   TRY_NAME(name, wf_gguf_name(b, "%s/Sub", place));
   TRY_NAME(value, wf_gguf_node(b, "Sub", "", name, (const char *const[]){value, ones}, 2, NULL, 0));
   TRY_NAME(name, wf_gguf_name(b, "%s/Sub/Cast", place));
@@ -406,8 +405,8 @@ static weft_status mask_nodes(graph *gr) {
   TRY_NAME(name, wf_gguf_name(b, "%s/Shape", place));
   TRY_NAME(value, wf_gguf_node(b, "Shape", "", name, &mask, 1, NULL, 0));
   TRY_NAME(name, wf_gguf_name(b, "%s/Gather", place));
-  TRY_NAME(value, wf_gguf_node(b, "Gather", "", name, (const char *const[]){value, index}, 2, &axis,
-                               1));
+  TRY_NAME(value,
+           wf_gguf_node(b, "Gather", "", name, (const char *const[]){value, index}, 2, &axis, 1));
   TRY_NAME(name, wf_gguf_name(b, "%s/Gather/Cast", place));
   TRY_NAME(gr->total, wf_gguf_node(b, "Cast", "", name, &value, 1, &to, 1));
   return WEFT_OK;

@@ -18,6 +18,7 @@ static const arch_row arch_rows[] = {
 
 /* Longest context whose rotary tables are written: past it a hostile number would fill the disk. */
 #define MAX_CONTEXT (1u << 20)
+#define MAX_TABLE (1u << 28)
 
 typedef struct key_reader {
   const wf_gguf *file;
@@ -69,8 +70,8 @@ static weft_status read_real(key_reader *r, const char *tail, double fallback, d
 /* Numbers that change the computation in a way no imported architecture has. */
 static weft_status refuse_keys(key_reader *r) {
   static const char *const zero_keys[] = {"attn_logit_softcapping", "final_logit_softcapping",
-                                          "expert_count", "logit_scale", "residual_scale",
-                                          "embedding_scale"};
+                                          "expert_count",           "logit_scale",
+                                          "residual_scale",         "embedding_scale"};
   for (size_t i = 0; i < sizeof zero_keys / sizeof *zero_keys; i++) {
     double v = 0;
     WF_RETURN_IF_ERROR(read_real(r, zero_keys[i], 0, -INFINITY, INFINITY, &v));
@@ -87,15 +88,15 @@ static weft_status read_scaling(key_reader *r, wf_gguf_model *m) {
   wf_str type = {0};
   bool found;
   double factor, old;
-  WF_RETURN_IF_ERROR(wf_gguf_string(r->file, key_of(r, "rope.scaling.type"), &type, &found, r->err));
+  WF_RETURN_IF_ERROR(
+      wf_gguf_string(r->file, key_of(r, "rope.scaling.type"), &type, &found, r->err));
   WF_RETURN_IF_ERROR(read_real(r, "rope.scale_linear", 0, 0, 1e6, &old));
   WF_RETURN_IF_ERROR(read_real(r, "rope.scaling.factor", old, 0, 1e6, &factor));
-  WF_RETURN_IF_ERROR(read_real(r, "rope.scaling.attn_factor", 1, 1e-6, 1e6,
-                               &m->rope_attention_factor));
-  WF_RETURN_IF_ERROR(read_real(r, "rope.scaling.yarn_beta_fast", 32, 1e-6, 1e6,
-                               &m->yarn_beta_fast));
-  WF_RETURN_IF_ERROR(read_real(r, "rope.scaling.yarn_beta_slow", 1, 1e-6, 1e6,
-                               &m->yarn_beta_slow));
+  WF_RETURN_IF_ERROR(
+      read_real(r, "rope.scaling.attn_factor", 1, 1e-6, 1e6, &m->rope_attention_factor));
+  WF_RETURN_IF_ERROR(
+      read_real(r, "rope.scaling.yarn_beta_fast", 32, 1e-6, 1e6, &m->yarn_beta_fast));
+  WF_RETURN_IF_ERROR(read_real(r, "rope.scaling.yarn_beta_slow", 1, 1e-6, 1e6, &m->yarn_beta_slow));
   WF_RETURN_IF_ERROR(read_count(r, "rope.scaling.original_context_length", m->context, MAX_CONTEXT,
                                 &m->rope_original_context));
   m->rope_factor = factor == 0 ? 1 : factor;
@@ -145,21 +146,26 @@ static weft_status read_sizes(key_reader *r, wf_gguf_model *m) {
   WF_RETURN_IF_ERROR(read_count(r, "embedding_length", 0, 1u << 17, &m->hidden));
   WF_RETURN_IF_ERROR(read_count(r, "feed_forward_length", 0, 1u << 20, &m->ffn));
   WF_RETURN_IF_ERROR(read_count(r, "attention.head_count", 0, 1024, &m->n_heads));
-  WF_RETURN_IF_ERROR(read_count(r, "attention.head_count_kv", m->n_heads, m->n_heads,
-                                &m->n_kv_heads));
+  WF_RETURN_IF_ERROR(
+      read_count(r, "attention.head_count_kv", m->n_heads, m->n_heads, &m->n_kv_heads));
   WF_RETURN_IF_ERROR(read_count(r, "context_length", 0, MAX_CONTEXT, &m->context));
   WF_RETURN_IF_ERROR(read_count(r, "attention.key_length",
                                 m->hidden / m->n_heads ? m->hidden / m->n_heads : 1, 4096,
                                 &m->head_dim));
   WF_RETURN_IF_ERROR(read_count(r, "attention.value_length", m->head_dim, 4096, &value_dim));
-  WF_RETURN_IF_ERROR(read_count(r, "rope.dimension_count", m->head_dim, m->head_dim,
-                                &m->rotary_dim));
+  WF_RETURN_IF_ERROR(
+      read_count(r, "rope.dimension_count", m->head_dim, m->head_dim, &m->rotary_dim));
   WF_RETURN_IF_ERROR(read_real(r, "attention.layer_norm_rms_epsilon", 1e-5, 0, 1, &m->eps));
   WF_RETURN_IF_ERROR(read_real(r, "rope.freq_base", 10000, 1, 1e12, &m->rope_base));
-  WF_RETURN_IF_ERROR(wf_gguf_u64(r->file, key_of(r, "attention.sliding_window"), &window, &found,
-                                 r->err));
+  WF_RETURN_IF_ERROR(
+      wf_gguf_u64(r->file, key_of(r, "attention.sliding_window"), &window, &found, r->err));
   m->window = window < m->context ? (size_t)window : 0;
   m->vocab = (size_t)embedding->dims[1];
+  if (m->context * (m->rotary_dim / 2) > MAX_TABLE) {
+    return wf_fail(r->err, WEFT_LIMIT, "download or convert the file again",
+                   "GGUF file '%s' asks for rotary tables of %zu by %zu numbers", r->file->map.path,
+                   m->context, m->rotary_dim / 2);
+  }
   if (value_dim != m->head_dim || m->n_heads % m->n_kv_heads != 0 || m->rotary_dim % 2 != 0) {
     return wf_fail(r->err, WEFT_UNSUPPORTED, "use a model with heads of one even size",
                    "GGUF file '%s': key size %zu, value size %zu, %zu heads over %zu, rotary %zu",

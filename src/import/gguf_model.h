@@ -14,7 +14,12 @@ typedef enum wf_gguf_arch {
   WF_GGUF_PHI3
 } wf_gguf_arch;
 
-typedef enum wf_rope_scaling { WF_ROPE_PLAIN, WF_ROPE_LINEAR, WF_ROPE_YARN, WF_ROPE_LONG } wf_rope_scaling;
+typedef enum wf_rope_scaling {
+  WF_ROPE_PLAIN,
+  WF_ROPE_LINEAR,
+  WF_ROPE_YARN,
+  WF_ROPE_LONG
+} wf_rope_scaling;
 
 typedef struct wf_gguf_model {
   const wf_gguf *file; /* borrowed */

@@ -49,10 +49,10 @@ const char *wf_gguf_name(wf_gguf_build *b, const char *fmt, ...) {
 }
 
 /* Every helper below gives NULL only when memory is out and the error is filled. */
-#define TRY_NAME(lhs, call)                      \
-  do {                                           \
-    (lhs) = (call);                              \
-    if (!(lhs)) return WEFT_OUT_OF_MEMORY;       \
+#define TRY_NAME(lhs, call)                \
+  do {                                     \
+    (lhs) = (call);                        \
+    if (!(lhs)) return WEFT_OUT_OF_MEMORY; \
   } while (0)
 
 const char *wf_gguf_node(wf_gguf_build *b, const char *op, const char *domain, const char *name,
@@ -71,8 +71,8 @@ const char *wf_gguf_ints(wf_gguf_build *b, const int64_t *v, size_t n, bool is_s
   for (size_t i = 0; i < n; i++) {
     at += (size_t)snprintf(text + at, sizeof text - at, "%s%lld", i ? ", " : "", (long long)v[i]);
   }
-  const char *name = wf_gguf_name(b, is_scalar ? "/model/constants/INT64/%s"
-                                               : "/model/constants/INT64/[%s]", text);
+  const char *name = wf_gguf_name(
+      b, is_scalar ? "/model/constants/INT64/%s" : "/model/constants/INT64/[%s]", text);
   if (!name) return NULL;
   const int64_t dim = (int64_t)n;
   for (size_t i = 0; i < b->constants.n; i++) {
@@ -98,7 +98,8 @@ weft_status wf_gguf_take(wf_gguf_build *b, const char *name, size_t n, size_t k,
   if (t->dims[0] != k || t->dims[1] != rows || t->dims[2] != 1 || t->dims[3] != 1) {
     return wf_fail(b->err, WEFT_PARSE, "download or convert the file again",
                    "tensor '%s' of GGUF file '%s' is [%llu, %llu], but the metadata asks for "
-                   "[%zu, %zu]", name, file->map.path, (unsigned long long)t->dims[1],
+                   "[%zu, %zu]",
+                   name, file->map.path, (unsigned long long)t->dims[1],
                    (unsigned long long)t->dims[0], rows, k);
   }
   wf_ggml_form form;
@@ -196,8 +197,10 @@ static weft_status write_rows(wf_gguf_build *b, const wf_gguf_rows *rows, const 
   const weft_status st = wf_onnxw_tensor_begin(b->w, to, type, dims, 2, b->err);
   for (size_t r = 0; st == WEFT_OK && r < rows->n; r++) {
     if (row) wf_ggml_row_floats(rows->tensor->type, row_at(rows, r), k, row);
-    if (row) wf_onnxw_data(b->w, row, k * sizeof *row);
-    else wf_onnxw_data(b->w, row_at(rows, r), k * 2);
+    if (row)
+      wf_onnxw_data(b->w, row, k * sizeof *row);
+    else
+      wf_onnxw_data(b->w, row_at(rows, r), k * 2);
   }
   wf_free(row);
   return st;
@@ -234,8 +237,10 @@ static weft_status write_transposed(wf_gguf_build *b, const wf_gguf_rows *rows, 
         from = (const unsigned char *)piece;
       }
       for (size_t i = 0; i < width; i++) {
-        if (size == 4) memcpy(out + (i * n + r) * 4, from + i * 4, 4);
-        else memcpy(out + (i * n + r) * 2, from + i * 2, 2);
+        if (size == 4)
+          memcpy(out + (i * n + r) * 4, from + i * 4, 4);
+        else
+          memcpy(out + (i * n + r) * 2, from + i * 2, 2);
       }
     }
     wf_onnxw_data(b->w, out, width * n * size);
@@ -335,12 +340,12 @@ static const char *block_sums(wf_gguf_build *b, const char *x, size_t k, size_t 
   const char *name = wf_gguf_name(b, "%s/blocks/Reshape", x);
   const char *name2 = wf_gguf_name(b, "%s/blocks/ReduceSum", x);
   if (!dims || !axes || !name || !name2) return NULL;
-  const char *split = wf_gguf_node(b, "Reshape", "", name, (const char *const[]){x, dims}, 2, NULL,
-                                   0);
+  const char *split =
+      wf_gguf_node(b, "Reshape", "", name, (const char *const[]){x, dims}, 2, NULL, 0);
   if (!split) return NULL;
   const wf_onnxw_attr keep = WF_ONNXW_ATTR_I("keepdims", 0);
-  const char *sums = wf_gguf_node(b, "ReduceSum", "", name2, (const char *const[]){split, axes}, 2,
-                                  &keep, 1);
+  const char *sums =
+      wf_gguf_node(b, "ReduceSum", "", name2, (const char *const[]){split, axes}, 2, &keep, 1);
   if (!sums) return NULL;
   const size_t slot = b->n_sums++ % (sizeof b->sums / sizeof *b->sums);
   b->sums[slot].of = x;
@@ -390,8 +395,8 @@ weft_status wf_gguf_head_nodes(wf_gguf_build *b, const wf_gguf_rows *rows, const
   TRY_NAME(sums, block_sums(b, x, k, (size_t)form.block));
   TRY_NAME(offsets, wf_gguf_name(b, "%s.offsets", weight));
   TRY_NAME(name, wf_gguf_name(b, "%s/offsets", base));
-  TRY_NAME(product, wf_gguf_node(b, "MatMul", "", name, (const char *const[]){sums, offsets}, 2,
-                                 NULL, 0));
+  TRY_NAME(product,
+           wf_gguf_node(b, "MatMul", "", name, (const char *const[]){sums, offsets}, 2, NULL, 0));
   TRY_NAME(name, wf_gguf_name(b, "%s/offsets/Add", base));
   wf_onnxw_node(b->g, "Add", "", name, (const char *const[]){nbits, product}, 2, &out, 1, NULL, 0);
   return WEFT_OK;

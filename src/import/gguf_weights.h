@@ -19,7 +19,10 @@ typedef struct wf_gguf_build {
   bool *is_used; /* [n_tensors]: what the graph left out is refused at the end */
   uint64_t done_bytes, total_bytes;
   /* The block sums made last, so that Q, K and V share one. */
-  struct { const char *of, *sums; size_t block; } sums[4];
+  struct {
+    const char *of, *sums;
+    size_t block;
+  } sums[4];
   size_t n_sums;
   WF_VEC(const char *) constants; /* names of the integer vectors written so far */
 } wf_gguf_build;
@@ -44,8 +47,7 @@ weft_status wf_gguf_take(wf_gguf_build *b, const char *name, size_t n, size_t k,
                          const wf_gguf_tensor **result) WF_NODISCARD;
 
 /* A float32 vector initializer `to`; row order as in `rows`. */
-weft_status wf_gguf_vector(wf_gguf_build *b, const wf_gguf_rows *rows,
-                           const char *to) WF_NODISCARD;
+weft_status wf_gguf_vector(wf_gguf_build *b, const wf_gguf_rows *rows, const char *to) WF_NODISCARD;
 
 /* Nodes for out = x @ rows^T, named after `base` ("/model/layers.0/attn/q_proj/MatMul").
  * *out: the value's name; give a name in it to have it so ("logits"), or NULL. */

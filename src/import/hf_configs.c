@@ -94,8 +94,10 @@ out:
 }
 
 static void put_id(wf_buf *b, const char *name, int64_t id) {
-  if (id < 0) wf_buf_printf(b, "\"%s\": null", name);
-  else wf_buf_printf(b, "\"%s\": %lld", name, (long long)id);
+  if (id < 0)
+    wf_buf_printf(b, "\"%s\": null", name);
+  else
+    wf_buf_printf(b, "\"%s\": %lld", name, (long long)id);
 }
 
 static void put_ends(wf_buf *b, const wf_hf_tokens *t) {
@@ -118,35 +120,42 @@ static void put_genai(wf_buf *b, const wf_gguf_model *m, const wf_hf_tokens *t) 
   wf_buf_puts(b, "{\n  \"model\": {\n    ");
   put_id(b, "bos_token_id", t->bos >= 0 ? t->bos : end);
   wf_buf_printf(b, ",\n    \"context_length\": %zu,\n    \"decoder\": {\n", m->context);
-  wf_buf_puts(b, "      \"session_options\": {\n        \"log_id\": \"onnxruntime-genai\",\n"
-                 "        \"provider_options\": []\n      },\n"
-                 "      \"filename\": \"model.onnx\",\n");
+  wf_buf_puts(b,
+              "      \"session_options\": {\n        \"log_id\": \"onnxruntime-genai\",\n"
+              "        \"provider_options\": []\n      },\n"
+              "      \"filename\": \"model.onnx\",\n");
   wf_buf_printf(b, "      \"head_size\": %zu,\n      \"hidden_size\": %zu,\n", m->head_dim,
                 m->hidden);
-  wf_buf_puts(b, "      \"inputs\": {\n        \"input_ids\": \"input_ids\",\n"
-                 "        \"attention_mask\": \"attention_mask\",\n"
-                 "        \"past_key_names\": \"past_key_values.%d.key\",\n"
-                 "        \"past_value_names\": \"past_key_values.%d.value\"\n      },\n"
-                 "      \"outputs\": {\n        \"logits\": \"logits\",\n"
-                 "        \"present_key_names\": \"present.%d.key\",\n"
-                 "        \"present_value_names\": \"present.%d.value\"\n      },\n");
-  wf_buf_printf(b, "      \"num_attention_heads\": %zu,\n      \"num_hidden_layers\": %zu,\n"
-                   "      \"num_key_value_heads\": %zu\n    },\n    ",
+  wf_buf_puts(b,
+              "      \"inputs\": {\n        \"input_ids\": \"input_ids\",\n"
+              "        \"attention_mask\": \"attention_mask\",\n"
+              "        \"past_key_names\": \"past_key_values.%d.key\",\n"
+              "        \"past_value_names\": \"past_key_values.%d.value\"\n      },\n"
+              "      \"outputs\": {\n        \"logits\": \"logits\",\n"
+              "        \"present_key_names\": \"present.%d.key\",\n"
+              "        \"present_value_names\": \"present.%d.value\"\n      },\n");
+  wf_buf_printf(b,
+                "      \"num_attention_heads\": %zu,\n      \"num_hidden_layers\": %zu,\n"
+                "      \"num_key_value_heads\": %zu\n    },\n    ",
                 m->n_heads, m->n_layers, m->n_kv_heads);
-  if (t->ends.n > 0) put_ends(b, t);
-  else put_id(b, "eos_token_id", 0);
+  if (t->ends.n > 0)
+    put_ends(b, t);
+  else
+    put_id(b, "eos_token_id", 0);
   wf_buf_puts(b, ",\n    ");
   put_id(b, "pad_token_id", t->pad >= 0 ? t->pad : end);
   wf_buf_printf(b, ",\n    \"type\": \"%s\",\n    \"vocab_size\": %zu\n  },\n", m->hf_type,
                 m->vocab);
-  wf_buf_puts(b, "  \"search\": {\n    \"diversity_penalty\": 0.0,\n    \"do_sample\": false,\n"
-                 "    \"early_stopping\": true,\n    \"length_penalty\": 1.0,\n");
+  wf_buf_puts(b,
+              "  \"search\": {\n    \"diversity_penalty\": 0.0,\n    \"do_sample\": false,\n"
+              "    \"early_stopping\": true,\n    \"length_penalty\": 1.0,\n");
   wf_buf_printf(b, "    \"max_length\": %zu,\n", m->context);
-  wf_buf_puts(b, "    \"min_length\": 0,\n    \"no_repeat_ngram_size\": 0,\n"
-                 "    \"num_beams\": 1,\n    \"num_return_sequences\": 1,\n"
-                 "    \"past_present_share_buffer\": true,\n"
-                 "    \"repetition_penalty\": 1.0,\n    \"temperature\": 1.0,\n"
-                 "    \"top_k\": 50,\n    \"top_p\": 1.0\n  }\n}\n");
+  wf_buf_puts(b,
+              "    \"min_length\": 0,\n    \"no_repeat_ngram_size\": 0,\n"
+              "    \"num_beams\": 1,\n    \"num_return_sequences\": 1,\n"
+              "    \"past_present_share_buffer\": true,\n"
+              "    \"repetition_penalty\": 1.0,\n    \"temperature\": 1.0,\n"
+              "    \"top_k\": 50,\n    \"top_p\": 1.0\n  }\n}\n");
 }
 
 static void put_real(wf_buf *b, const char *name, double v) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The text files of a package: tokenizer.json and its companions, genai_config.json, config.json. */
+/* The text files of a package: tokenizer.json and its companions, genai_config.json, config.json.
+ */
 #ifndef WF_HF_FILES_H
 #define WF_HF_FILES_H
 

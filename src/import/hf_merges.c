@@ -8,10 +8,14 @@
 
 typedef struct merge {
   float score;
-  uint32_t left, right;             /* tokens */
-  uint32_t n_left, n_right;         /* their lengths in characters */
-  uint32_t order;                   /* of generation, for a stable sort */
+  uint32_t left, right;     /* tokens */
+  uint32_t n_left, n_right; /* their lengths in characters */
+  uint32_t order;           /* of generation, for a stable sort */
 } merge;
+
+/* Every split of every piece is looked up, so time grows with the square of a piece's length. Real
+ * vocabularies stay below 200 bytes. */
+#define MAX_PIECE_BYTES 512u
 
 /* Open addressing from a token's bytes to its first index. */
 typedef struct table {
@@ -75,6 +79,12 @@ weft_status wf_hf_merges_from_scores(const wf_str *tokens, const float *scores,
     const wf_str s = tokens[i];
     uint32_t self, total = 0, before = 0;
     if (!is_piece[i] || !table_find(&index, s, &self) || self != i) continue;
+    if (s.n > MAX_PIECE_BYTES) {
+      st = wf_fail(err, WEFT_TOKENIZER, "download or convert the file again",
+                   "SentencePiece token %zu has %zu bytes, and the most is %u", i, s.n,
+                   MAX_PIECE_BYTES);
+      goto out;
+    }
     for (size_t at = 0; at < s.n; at++) total += ((unsigned char)s.at[at] & 0xc0) != 0x80;
     for (size_t at = 1; at < s.n; at++) {
       merge m = {.score = scores[i]};

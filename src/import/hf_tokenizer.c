@@ -20,11 +20,10 @@ enum { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5, BYTE 
   CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" TAIL
 #define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
 #define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
-#define CASED(tail, digits)                                                               \
+#define CASED(tail, digits)                                                                   \
   "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" tail "|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER \
   "*" tail "|" digits "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" TAIL
-#define GPT2 \
-  "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)"
+#define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)"
 
 /* One step of a pre-tokenizer: 's' Split by a regex, kept isolated; 'd' every digit alone; 'D'
  * runs of digits; 'P' runs of punctuation; 'b' ByteLevel with its own regex; 'B' without. */
@@ -41,16 +40,31 @@ typedef struct pre_row {
 
 static const pre_row pre_rows[] = {
     {"smollm starcoder refact command-r codeshell", {{'d', ""}, {'b', ""}}, false, false, false},
-    {"gpt-2 mpt olmo jais phi-2 trillion granite-docling gpt2 modern-bert", {{'b', ""}}, false,
-     false, false},
+    {"gpt-2 mpt olmo jais phi-2 trillion granite-docling gpt2 modern-bert",
+     {{'b', ""}},
+     false,
+     false,
+     false},
     {"llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2",
-     {{'s', WORDS_THEN_DIGITS("\\p{N}{1,3}")}, {'B', ""}}, true, true, false},
-    {"dbrx smaug-bpe chatglm-bpe glm4", {{'s', WORDS_THEN_DIGITS("\\p{N}{1,3}")}, {'B', ""}}, false,
-     false, false},
-    {"qwen2 deepseek-r1-qwen megrez stablelm2", {{'s', WORDS_THEN_DIGITS("\\p{N}")}, {'B', ""}},
-     false, false, true},
+     {{'s', WORDS_THEN_DIGITS("\\p{N}{1,3}")}, {'B', ""}},
+     true,
+     true,
+     false},
+    {"dbrx smaug-bpe chatglm-bpe glm4",
+     {{'s', WORDS_THEN_DIGITS("\\p{N}{1,3}")}, {'B', ""}},
+     false,
+     false,
+     false},
+    {"qwen2 deepseek-r1-qwen megrez stablelm2",
+     {{'s', WORDS_THEN_DIGITS("\\p{N}")}, {'B', ""}},
+     false,
+     false,
+     true},
     {"tekken", {{'s', CASED("", "\\p{N}")}, {'B', ""}}, true, true, false},
-    {"gpt-4o llama4", {{'s', CASED(CONTRACTIONS "?", "\\p{N}{1,3}")}, {'B', ""}}, false, false,
+    {"gpt-4o llama4",
+     {{'s', CASED(CONTRACTIONS "?", "\\p{N}{1,3}")}, {'B', ""}},
+     false,
+     false,
      false},
     {"deepseek-coder",
      {{'s', "[\\r\\n]"},
@@ -59,7 +73,9 @@ static const pre_row pre_rows[] = {
       {'s', "[\xe4\xb8\x80-\xe9\xbe\xa5\xe0\xa0\x80-\xe4\xb8\x80\xea\xb0\x80-\xed\x9f\xbf]+"},
       {'d', ""},
       {'B', ""}},
-     false, false, false},
+     false,
+     false,
+     false},
     {"falcon", {{'P', ""}, {'b', ""}, {'D', ""}, {'s', "[0-9][0-9][0-9]"}}, false, false, false},
     {"default",
      {{'s', "[\\p{P}\\$\\+<=>\\^~\\|]+"},
@@ -67,7 +83,9 @@ static const pre_row pre_rows[] = {
       {'s', "\\p{N}+"},
       {'s', "[0-9][0-9][0-9]"},
       {'B', ""}},
-     false, false, false},
+     false,
+     false,
+     false},
 };
 
 static bool has_word(const char *words, wf_str word) {
@@ -120,7 +138,8 @@ static weft_status find_array(const wf_gguf *g, const char *key, bool is_string,
 /* Tokens that end a turn or a text in the chat formats of these models. */
 static const char end_names[] =
     "<|eot_id|> <|im_end|> <|end|> <end_of_turn> <|endoftext|> <|eom_id|> <EOT> _<EOT> "
-    "<|end_of_text|> <\xef\xbd\x9c" "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>";
+    "<|end_of_text|> <\xef\xbd\x9c"
+    "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>";
 
 static bool add_end(wf_hf_tokens *t, int64_t id) {
   for (size_t i = 0; i < t->ends.n; i++) {
@@ -210,7 +229,8 @@ static bool name_has_phi3(const wf_gguf *g) {
     name[i] = (char)(e->at[i] >= 'A' && e->at[i] <= 'Z' ? e->at[i] + 32 : e->at[i]);
   }
   for (int i = 0; i < 2; i++) {
-    if (wf_str_find((wf_str){name, (size_t)e->n}, wf_str_of(needles[i]), 0) != SIZE_MAX) return true;
+    if (wf_str_find((wf_str){name, (size_t)e->n}, wf_str_of(needles[i]), 0) != SIZE_MAX)
+      return true;
   }
   return false;
 }
@@ -302,12 +322,19 @@ static void put_steps(out *o, const pre_row *pre) {
         put_string(o, pre->steps[i].regex);
         wf_buf_puts(&o->b, "},\"behavior\":\"Isolated\",\"invert\":false}");
         break;
-      case 'd': wf_buf_puts(&o->b, "{\"type\":\"Digits\",\"individual_digits\":true}"); break;
-      case 'D': wf_buf_puts(&o->b, "{\"type\":\"Digits\",\"individual_digits\":false}"); break;
-      case 'P': wf_buf_puts(&o->b, "{\"type\":\"Punctuation\",\"behavior\":\"Contiguous\"}"); break;
+      case 'd':
+        wf_buf_puts(&o->b, "{\"type\":\"Digits\",\"individual_digits\":true}");
+        break;
+      case 'D':
+        wf_buf_puts(&o->b, "{\"type\":\"Digits\",\"individual_digits\":false}");
+        break;
+      case 'P':
+        wf_buf_puts(&o->b, "{\"type\":\"Punctuation\",\"behavior\":\"Contiguous\"}");
+        break;
       default:
-        wf_buf_puts(&o->b, "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,"
-                           "\"trim_offsets\":true");
+        wf_buf_puts(&o->b,
+                    "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,"
+                    "\"trim_offsets\":true");
         put_bool(o, "use_regex", pre->steps[i].kind == 'b');
         wf_buf_putc(&o->b, '}');
         break;
@@ -429,19 +456,21 @@ static weft_status write_byte_level(out *o, const vocabulary *v, weft_error *err
   WF_RETURN_IF_ERROR(wf_gguf_string(v->g, "tokenizer.ggml.pre", &name, &found, err));
   const pre_row *pre = find_pre(name);
   if (!pre) {
-    return wf_fail(err, WEFT_TOKENIZER, "use the model's ONNX package, or ask for this pre-tokenizer",
+    return wf_fail(err, WEFT_TOKENIZER,
+                   "use the model's ONNX package, or ask for this pre-tokenizer",
                    "GGUF file '%s' names the pre-tokenizer '%.*s', which weft does not know",
                    v->g->map.path, (int)(name.n < 64 ? name.n : 64), name.at);
   }
-  wf_buf_puts(&o->b, pre->has_nfc ? "\"normalizer\":{\"type\":\"NFC\"},\n"
-                                  : "\"normalizer\":null,\n");
+  wf_buf_puts(&o->b,
+              pre->has_nfc ? "\"normalizer\":{\"type\":\"NFC\"},\n" : "\"normalizer\":null,\n");
   put_steps(o, pre);
   put_template(o, v, byte_level);
-  wf_buf_puts(&o->b, "\"decoder\":{\"type\":\"ByteLevel\",\"add_prefix_space\":true,"
-                     "\"trim_offsets\":true,\"use_regex\":true},\n"
-                     "\"model\":{\"type\":\"BPE\",\"dropout\":null,\"unk_token\":null,"
-                     "\"continuing_subword_prefix\":null,\"end_of_word_suffix\":null,"
-                     "\"fuse_unk\":false,\"byte_fallback\":false");
+  wf_buf_puts(&o->b,
+              "\"decoder\":{\"type\":\"ByteLevel\",\"add_prefix_space\":true,"
+              "\"trim_offsets\":true,\"use_regex\":true},\n"
+              "\"model\":{\"type\":\"BPE\",\"dropout\":null,\"unk_token\":null,"
+              "\"continuing_subword_prefix\":null,\"end_of_word_suffix\":null,"
+              "\"fuse_unk\":false,\"byte_fallback\":false");
   put_bool(o, "ignore_merges", pre->ignores_merges);
   wf_buf_puts(&o->b, ",\n");
   put_vocabulary(o, v);
@@ -479,20 +508,26 @@ static weft_status write_sentence_piece(out *o, const vocabulary *v, weft_error 
   if (has_prefix) {
     wf_buf_puts(&o->b, "{\"type\":\"Prepend\",\"prepend\":\"\xe2\x96\x81\"},");
   }
-  wf_buf_puts(&o->b, "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"\xe2\x96\x81\"}]},\n"
-                     "\"pre_tokenizer\":null,\n");
+  wf_buf_puts(
+      &o->b,
+      "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"\xe2\x96\x81\"}]},\n"
+      "\"pre_tokenizer\":null,\n");
   put_template(o, v, NULL);
-  wf_buf_puts(&o->b, "\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\","
-                     "\"pattern\":{\"String\":\"\xe2\x96\x81\"},\"content\":\" \"},"
-                     "{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}");
+  wf_buf_puts(&o->b,
+              "\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\","
+              "\"pattern\":{\"String\":\"\xe2\x96\x81\"},\"content\":\" \"},"
+              "{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}");
   if (has_prefix) {
     wf_buf_puts(&o->b, ",{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}");
   }
   wf_buf_puts(&o->b, "]},\n\"model\":{\"type\":\"BPE\",\"dropout\":null,\"unk_token\":");
-  if (v->t->unk >= 0) wf_buf_add_json_string(&o->b, v->tokens[v->t->unk], false);
-  else wf_buf_puts(&o->b, "null");
-  wf_buf_puts(&o->b, ",\"continuing_subword_prefix\":null,\"end_of_word_suffix\":null,"
-                     "\"fuse_unk\":true,\"byte_fallback\":true,\"ignore_merges\":false,\n");
+  if (v->t->unk >= 0)
+    wf_buf_add_json_string(&o->b, v->tokens[v->t->unk], false);
+  else
+    wf_buf_puts(&o->b, "null");
+  wf_buf_puts(&o->b,
+              ",\"continuing_subword_prefix\":null,\"end_of_word_suffix\":null,"
+              "\"fuse_unk\":true,\"byte_fallback\":true,\"ignore_merges\":false,\n");
   put_vocabulary(o, v);
   wf_buf_puts(&o->b, ",\n\"merges\":[");
   WF_TRY(wf_hf_merges_from_scores(v->tokens, score, is_piece, v->n, &o->b, err));
@@ -504,14 +539,18 @@ out:
 }
 
 static weft_status write_word_piece(out *o, const vocabulary *v) {
-  wf_buf_puts(&o->b, "\"normalizer\":{\"type\":\"BertNormalizer\",\"clean_text\":true,"
-                     "\"handle_chinese_chars\":true,\"strip_accents\":null,\"lowercase\":true},\n"
-                     "\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"},\n");
+  wf_buf_puts(&o->b,
+              "\"normalizer\":{\"type\":\"BertNormalizer\",\"clean_text\":true,"
+              "\"handle_chinese_chars\":true,\"strip_accents\":null,\"lowercase\":true},\n"
+              "\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"},\n");
   put_template(o, v, NULL);
-  wf_buf_puts(&o->b, "\"decoder\":{\"type\":\"WordPiece\",\"prefix\":\"##\",\"cleanup\":true},\n"
-                     "\"model\":{\"type\":\"WordPiece\",\"unk_token\":");
-  if (v->t->unk >= 0) wf_buf_add_json_string(&o->b, v->tokens[v->t->unk], false);
-  else put_string(o, "[UNK]");
+  wf_buf_puts(&o->b,
+              "\"decoder\":{\"type\":\"WordPiece\",\"prefix\":\"##\",\"cleanup\":true},\n"
+              "\"model\":{\"type\":\"WordPiece\",\"unk_token\":");
+  if (v->t->unk >= 0)
+    wf_buf_add_json_string(&o->b, v->tokens[v->t->unk], false);
+  else
+    put_string(o, "[UNK]");
   wf_buf_puts(&o->b, ",\"continuing_subword_prefix\":\"##\",\"max_input_chars_per_word\":100,\n");
   put_vocabulary(o, v);
   wf_buf_puts(&o->b, "}");

@@ -27,8 +27,8 @@ static const char partial_mark[] = ".partial-";
 static void put_key(wf_buf *b, const wf_map *source, const wf_import_options *opts) {
   wf_buf_printf(b, "importer %d\ndevice %" PRIu64 "\ninode %" PRIu64 "\nsize %zu\n",
                 IMPORTER_VERSION, source->device, source->inode, source->n_bytes);
-  wf_buf_printf(b, "mtime %" PRId64 ".%09" PRId64 "\ndequantize %d\naccuracy %d\n",
-                source->mtime_s, source->mtime_ns, opts->dequantize, opts->accuracy_level);
+  wf_buf_printf(b, "mtime %" PRId64 ".%09" PRId64 "\ndequantize %d\naccuracy %d\n", source->mtime_s,
+                source->mtime_ns, opts->dequantize, opts->accuracy_level);
 }
 
 static bool is_complete(const char *dir, const wf_buf *key) {

@@ -26,9 +26,9 @@ static weft_status make_partial(const char *out_dir, bool is_private, char **res
   memcpy(path, out_dir, n);
   memcpy(path + n, tail, sizeof tail);
   if (!mkdtemp(path)) {
-    const weft_status st = wf_fail(err, WEFT_IO, "choose a folder that you may write to",
-                                   "cannot make a folder beside '%s': %s", out_dir,
-                                   strerror(errno));
+    const weft_status st =
+        wf_fail(err, WEFT_IO, "choose a folder that you may write to",
+                "cannot make a folder beside '%s': %s", out_dir, strerror(errno));
     wf_free(path);
     return st;
   }
@@ -100,6 +100,12 @@ static weft_status import_into(const wf_gguf *g, bool with_model, const char *di
   wf_gguf_model m = {0};
   if (with_model) WF_RETURN_IF_ERROR(wf_gguf_model_read(g, &m, err));
   WF_RETURN_IF_ERROR(wf_hf_tokens_read(g, &tokens, err));
+  if (with_model && tokens.n_tokens > m.vocab) {
+    st = wf_fail(err, WEFT_PARSE, "download or convert the file again",
+                 "GGUF file '%s' has %zu tokens, but embeddings for %zu", g->map.path,
+                 tokens.n_tokens, m.vocab);
+    goto out;
+  }
   /* The tokenizer first: it is small, and what can be refused is refused before the weights. */
   WF_TRY(wf_hf_write_tokenizer(g, &tokens, dir, opts->is_private, err));
   WF_TRY(wf_hf_write_companions(g, &tokens, m.context, dir, opts->is_private, err));

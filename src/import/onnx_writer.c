@@ -100,8 +100,8 @@ static void put_value_info(wf_buf *b, unsigned field, const char *name, wf_onnxw
     }
     put_message(&shape, 1, &dim); /* TensorShapeProto.dim */
   }
-  put_int(&tensor, 1, (int64_t)type); /* TypeProto.Tensor.elem_type */
-  put_message(&tensor, 2, &shape);    /* TypeProto.Tensor.shape */
+  put_int(&tensor, 1, (int64_t)type);   /* TypeProto.Tensor.elem_type */
+  put_message(&tensor, 2, &shape);      /* TypeProto.Tensor.shape */
   put_message(&type_proto, 1, &tensor); /* TypeProto.tensor_type */
   put_string(&info, 1, name);           /* ValueInfoProto.name */
   put_message(&info, 2, &type_proto);   /* ValueInfoProto.type */
@@ -127,11 +127,17 @@ static void put_attr(wf_buf *node, const wf_onnxw_attr *a) {
   wf_buf b = {0};
   put_string(&b, 1, a->name); /* AttributeProto.name */
   switch (a->kind) {
-    case 1: put_float(&b, 2, a->f); break;
-    case 2: put_int(&b, 3, a->i); break;
+    case 1:
+      put_float(&b, 2, a->f);
+      break;
+    case 2:
+      put_int(&b, 3, a->i);
+      break;
     case 3:
     case 4:
-    case 5: put_bytes(&b, (unsigned)a->kind + 1, a->s.at, a->s.n); break; /* s, t, g */
+    case 5:
+      put_bytes(&b, (unsigned)a->kind + 1, a->s.at, a->s.n);
+      break; /* s, t, g */
     case 6:
       for (size_t i = 0; i < a->n; i++) put_float(&b, 7, a->floats[i]);
       break;
@@ -139,7 +145,7 @@ static void put_attr(wf_buf *node, const wf_onnxw_attr *a) {
       for (size_t i = 0; i < a->n; i++) put_int(&b, 8, a->ints[i]);
       break;
   }
-  put_int(&b, 20, a->kind);  /* AttributeProto.type */
+  put_int(&b, 20, a->kind); /* AttributeProto.type */
   put_message(node, 5, &b); /* NodeProto.attribute */
 }
 
@@ -160,8 +166,8 @@ void wf_onnxw_inline(wf_onnxw_graph *g, const char *name, wf_onnxw_type type, co
                      size_t rank, const void *bytes, size_t n_bytes) {
   wf_buf b = {0};
   put_dims(&b, dims, rank);
-  put_int(&b, 2, (int64_t)type); /* TensorProto.data_type */
-  put_string(&b, 8, name);       /* TensorProto.name */
+  put_int(&b, 2, (int64_t)type);    /* TensorProto.data_type */
+  put_string(&b, 8, name);          /* TensorProto.name */
   put_bytes(&b, 9, bytes, n_bytes); /* TensorProto.raw_data */
   put_message(&g->initializers, 5, &b);
 }
@@ -242,16 +248,22 @@ static bool tensor_bytes(wf_onnxw_type type, const int64_t *dims, size_t rank, s
   }
   switch (type) {
     case WF_ONNXW_FLOAT:
-    case WF_ONNXW_INT32: return wf_size_mul(n, 4, result);
+    case WF_ONNXW_INT32:
+      return wf_size_mul(n, 4, result);
     case WF_ONNXW_INT64:
-    case WF_ONNXW_DOUBLE: return wf_size_mul(n, 8, result);
+    case WF_ONNXW_DOUBLE:
+      return wf_size_mul(n, 8, result);
     case WF_ONNXW_FLOAT16:
-    case WF_ONNXW_BFLOAT16: return wf_size_mul(n, 2, result);
+    case WF_ONNXW_BFLOAT16:
+      return wf_size_mul(n, 2, result);
     case WF_ONNXW_UINT4:
-    case WF_ONNXW_INT4: *result = n / 2 + n % 2; return true;
+    case WF_ONNXW_INT4:
+      *result = n / 2 + n % 2;
+      return true;
     case WF_ONNXW_UINT8:
     case WF_ONNXW_INT8:
-    case WF_ONNXW_BOOL: break;
+    case WF_ONNXW_BOOL:
+      break;
   }
   *result = n;
   return true;
@@ -313,7 +325,8 @@ weft_status wf_onnxw_alias(wf_onnxw *w, const char *name, wf_onnxw_type type, co
   size_t n_bytes;
   if (!w->data || !tensor_bytes(type, dims, rank, &n_bytes) || at > wf_writer_at(w->data) ||
       n_bytes > wf_writer_at(w->data) - at) {
-    return wf_fail(err, WEFT_INTERNAL, "", "tensor '%s' lies outside the data written so far", name);
+    return wf_fail(err, WEFT_INTERNAL, "", "tensor '%s' lies outside the data written so far",
+                   name);
   }
   put_external(w, name, type, dims, rank, at, n_bytes);
   return WEFT_OK;

@@ -9,7 +9,7 @@
 #include "base/error.h"
 
 typedef struct wf_rope_table {
-  size_t dim;    /* rotated dimensions of a head; the tables have dim / 2 columns */
+  size_t dim; /* rotated dimensions of a head; the tables have dim / 2 columns */
   double base;
   double factor; /* linear: positions are divided by it; yarn: see below; 1: none */
   bool is_yarn;  /* interpolate low frequencies only, ramp between the two betas */

@@ -151,7 +151,7 @@ class Reference:
         return self.f.get(f"{self.arch}.{key}", default)
 
     def frequencies(self, windowed, total):
-        dim = self.get("rope.dimension_count")
+        dim = self.get("rope.dimension_count", self.get("attention.key_length"))
         base = self.get("rope.freq_base", 10000.0)
         magnitude = 1.0
         if self.arch == "gemma3" and windowed:

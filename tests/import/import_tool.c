@@ -14,10 +14,14 @@ int main(int argc, char **argv) {
   int tokenizer_only = 0;
   if (argc < 3) return 2;
   for (int i = 3; i < argc; i++) {
-    if (strcmp(argv[i], "--dequantize") == 0) opts.dequantize = true;
-    else if (strcmp(argv[i], "--tokenizer") == 0) tokenizer_only = 1;
-    else if (strcmp(argv[i], "--accuracy") == 0 && i + 1 < argc) opts.accuracy_level = argv[++i][0] - '0';
-    else return 2;
+    if (strcmp(argv[i], "--dequantize") == 0)
+      opts.dequantize = true;
+    else if (strcmp(argv[i], "--tokenizer") == 0)
+      tokenizer_only = 1;
+    else if (strcmp(argv[i], "--accuracy") == 0 && i + 1 < argc)
+      opts.accuracy_level = argv[++i][0] - '0';
+    else
+      return 2;
   }
   if (strcmp(argv[2], "--cached") == 0) {
     char *dir = NULL;
