@@ -354,6 +354,18 @@ static void precompiled(wf_call *c, const wf_piece *p, const wf_charsmap *m) {
   wf_rewrite_end(&w);
 }
 
+/* Trailing marks go, also those that were in the text as marks. */
+static void drop_marks(wf_rewrite *w, uint32_t mark) {
+  wf_doc *d = w->to;
+  while (!d->failed && d->text.n > w->begin) {
+    uint32_t cp;
+    const size_t used = wf_char_before(d->text.at + w->begin, d->text.n - w->begin, &cp);
+    if (cp != mark) break;
+    d->text.n -= used;
+    if (d->is_aligned) d->align.n = d->text.n;
+  }
+}
+
 /* SentencePiece's own normaliser: longest prefixes of the character map, runs of spaces made one,
  * a space in front of the text, spaces written as U+2581. */
 static void spm(wf_call *c, const wf_piece *p, const wf_norm *n) {
@@ -394,8 +406,10 @@ static void spm(wf_call *c, const wf_piece *p, const wf_norm *n) {
     at += (uint32_t)used;
     w.at = at;
   }
+  const bool is_last = c->next.pieces.n + 1 >= c->doc.pieces.n;
   /* A piece before an added token keeps its last space: more text follows. */
-  if (n_spaces && c->next.pieces.n + 1 < c->doc.pieces.n) wf_rewrite_char(&w, mark, 1);
+  if (n_spaces && !is_last) wf_rewrite_char(&w, mark, 1);
+  if (n->remove_extra && is_last) drop_marks(&w, mark);
   wf_rewrite_end(&w);
 }
 

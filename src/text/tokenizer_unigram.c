@@ -9,8 +9,8 @@
 #define UNKNOWN_PENALTY 10.0
 
 static void relax(const wf_model *m, wf_node *to, double score, uint32_t start, int32_t id) {
-  if (to->start != UINT32_MAX && score <= to->score) return;
-  *to = (wf_node){m->single_precision ? (double)(float)score : score, id, start};
+  if (m->single_precision) score = (double)(float)score;
+  if (to->start == UINT32_MAX || score > to->score) *to = (wf_node){score, id, start};
 }
 
 static weft_status no_unknown(weft_error *err) {
@@ -27,6 +27,8 @@ static weft_status search(wf_call *c, const char *s, uint32_t n, weft_error *err
     return wf_fail_memory(err, n * sizeof(wf_node), "the pieces of a text");
   }
   wf_node *nodes = c->nodes.at;
+  double unknown = m->min_score - UNKNOWN_PENALTY;
+  if (m->single_precision) unknown = (double)(float)unknown;
   for (uint32_t i = 0; i <= n; i++) nodes[i] = (wf_node){0.0, -1, UINT32_MAX};
   for (uint32_t at = 0; at < n;) {
     uint32_t cp;
@@ -44,7 +46,7 @@ static weft_status search(wf_call *c, const char *s, uint32_t n, weft_error *err
     }
     if (!has_single) {
       if (m->unk_id < 0) return no_unknown(err);
-      relax(m, &nodes[at + used], so_far + (m->min_score - UNKNOWN_PENALTY), at, m->unk_id);
+      relax(m, &nodes[at + used], so_far + unknown, at, m->unk_id);
     }
     at += used;
   }
