@@ -46,22 +46,27 @@ static wf_expr trunc_div(const infer *c, wf_expr a, wf_expr b) {
   return wf_expr_floordiv(c->p, a, b);
 }
 
+/* Whether a - b is certainly >= k. */
+static bool exceeds(const infer *c, wf_expr a, wf_expr b, int64_t k) {
+  return wf_expr_is_nonnegative(c->p, wf_expr_sub(c->p, wf_expr_sub(c->p, a, b), infer_k(c, k)));
+}
+
 static wf_expr compare(const infer *c, wf_expr a, wf_expr b) {
-  int64_t d;
   if (a < 0 || b < 0) return WF_EXPR_NONE;
-  const wf_expr diff = wf_expr_sub(c->p, a, b);
-  if (!wf_expr_is_const(c->p, diff, &d)) return WF_EXPR_NONE;
+  const bool greater = exceeds(c, a, b, 1), less = exceeds(c, b, a, 1);
+  const bool at_least = greater || exceeds(c, a, b, 0), at_most = less || exceeds(c, b, a, 0);
   switch ((int)c->n->op) {
     case WF_OP_EQUAL:
-      return infer_k(c, d == 0);
+      if (a == b) return infer_k(c, 1);
+      return greater || less ? infer_k(c, 0) : WF_EXPR_NONE;
     case WF_OP_GREATER:
-      return infer_k(c, d > 0);
+      return greater || at_most ? infer_k(c, greater) : WF_EXPR_NONE;
     case WF_OP_LESS:
-      return infer_k(c, d < 0);
+      return less || at_least ? infer_k(c, less) : WF_EXPR_NONE;
     case WF_OP_GREATER_OR_EQUAL:
-      return infer_k(c, d >= 0);
+      return at_least || less ? infer_k(c, at_least) : WF_EXPR_NONE;
     case WF_OP_LESS_OR_EQUAL:
-      return infer_k(c, d <= 0);
+      return at_most || greater ? infer_k(c, at_most) : WF_EXPR_NONE;
     default:
       return WF_EXPR_NONE;
   }

@@ -24,7 +24,7 @@ static int32_t find_layer(const pass *p, const int32_t past[2], const int32_t pr
 }
 
 static weft_status attention_new(pass *p, wf_node *from, const int32_t in[9], const int32_t out[3],
-                          const wf_attention_params *a) {
+                                 const wf_attention_params *a) {
   const wf_str name = from->name;
   graph_kill(p->g, from);
   wf_node *n = graph_new_node(p->g, WF_OP_WEFT_ATTENTION, 9, in, 3, out);

@@ -12,6 +12,21 @@ static bool is_all(const wf_graph *g, int32_t value, double v) {
   return graph_const_scalar(g, value, &x) && x == v;
 }
 
+/* Two transposes that cancel, a reshape that undoes another. */
+static int32_t undone(const wf_graph *g, const wf_node *n) {
+  const wf_node *before = made_by(g, n->inputs[0], n->op);
+  if (!before || before->inputs[0] < 0) return -1;
+  if (n->op == WF_OP_RESHAPE)
+    return same_shape(g, before->inputs[0], n->outputs[0]) ? before->inputs[0] : -1;
+  const wf_attr *a = wf_node_attr(before, "perm"), *b = wf_node_attr(n, "perm");
+  if (!a || !b || a->kind != WF_ATTR_INTS || b->kind != WF_ATTR_INTS || a->n != b->n) return -1;
+  for (size_t i = 0; i < a->n; i++) {
+    if (b->ints[i] < 0 || (size_t)b->ints[i] >= a->n || a->ints[b->ints[i]] != (int64_t)i)
+      return -1;
+  }
+  return before->inputs[0];
+}
+
 /* The input that a node hands on unchanged; -1 when it does something. */
 static int32_t unchanged(const wf_graph *g, const wf_node *n) {
   const int32_t a = wf_node_input(n, 0), b = wf_node_input(n, 1), out = wf_node_output(n, 0);
@@ -78,7 +93,8 @@ static int32_t unchanged(const wf_graph *g, const wf_node *n) {
 weft_status pass_identity(pass *p) {
   wf_graph *g = p->g;
   FOR_NODES(p, n) {
-    const int32_t same = unchanged(g, n);
+    int32_t same = unchanged(g, n);
+    if (same < 0 && (n->op == WF_OP_TRANSPOSE || n->op == WF_OP_RESHAPE)) same = undone(g, n);
     if (same < 0) continue;
     const wf_value *to = g->values.at[same], *from = g->values.at[n->outputs[0]];
     if (from->is_output && (to->is_input || to->is_output || to->tensor || to->is_captured))
