@@ -475,7 +475,8 @@ bool wf_jj_to_str(jj_run *run, const jj_val *v, jj_val *result); /* flat; keeps 
 bool wf_jj_tojson(jj_run *run, const jj_args *args, jj_val *result);
 
 /* jinja_number.c */
-/* Appends |v| (finite) as Python's format types f, e, g with the precision do (sign left out). */
+/* Appends |v| (finite) as Python's format types f, e, g with the precision do (sign left out);
+ * r is what a precision without a type means. */
 bool wf_jj_add_float(jj_run *run, jj_buf *b, double v, char type, int precision, bool alternate,
                      bool content);
 bool wf_jj_round(jj_run *run, double v, int64_t digits, double *result);

@@ -514,7 +514,9 @@ FILTER(attr) {
 }
 
 FILTER(wordwrap) {
-  /* Breaks at spaces only; words longer than the width are cut (break_long_words). */
+  /* Breaks at spaces only; words longer than the width are cut (break_long_words). Python's
+   * textwrap also breaks at hyphens and keeps a space before a cut word; no known chat template
+   * wraps text, so that is left. */
   jj_val a[4];
   int64_t width = 79;
   bool cut_long = true;

@@ -113,7 +113,7 @@ static bool put_float(jj_run *run, jj_buf *b, const spec *f, double v) {
     wf_buf_deinit(&text);
     if (!ok) return false;
   } else {
-    const char type = percent ? 'f' : f->type == 0 ? 'g' : lower;
+    const char type = percent ? 'f' : f->type == 0 ? 'r' : lower;
     if (!wf_jj_add_float(run, &digits, v, type, f->precision < 0 ? 6 : f->precision, f->alternate,
                          false)) {
       return false;
@@ -239,7 +239,10 @@ static bool percent_one(percent *p) {
   bool left = false;
   if (p->at < s->n && s->at[p->at] == '(') {
     size_t depth = 1, end = p->at + 1;
-    for (; end < s->n && depth; end++) depth += s->at[end] == '(' ? 1u : s->at[end] == ')' ? -1u : 0;
+    for (; end < s->n && depth; end++) {
+      if (s->at[end] == '(') depth++;
+      if (s->at[end] == ')') depth--;
+    }
     if (depth) return wf_jj_raise(p->run, "incomplete format key");
     if (p->arg->kind != JJ_DICT) return wf_jj_raise(p->run, "format requires a mapping");
     const jj_val key = wf_jj_str_sub(p->run, s, p->at + 1, end - 1);

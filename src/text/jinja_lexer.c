@@ -130,6 +130,10 @@ static bool lex_comment(lexer *l, size_t tag, size_t after) {
       return true;
     }
   }
+  if (after == l->n) { /* Jinja lets these two be cut off just here */
+    l->at = l->n;
+    return true;
+  }
   return fail(l, tag, "Missing end of comment tag");
 }
 
@@ -157,6 +161,10 @@ static bool lex_raw(lexer *l, size_t tag, size_t after) {
     l->line_starting = l->s[after - 1] == '\n';
     if (!add_text(l, after, i, sign, false)) return false;
     set_at(l, end);
+    return true;
+  }
+  if (after == l->n) {
+    l->at = l->n;
     return true;
   }
   return fail(l, tag, "Missing end of raw directive");

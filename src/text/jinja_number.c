@@ -107,15 +107,18 @@ bool wf_jj_add_float(jj_run *run, jj_buf *out, double v, char type, int precisio
   } else if (type == 'e') {
     round_decimal(&x, precision + 1);
     put_scientific(&b, &x, precision, alternate);
-  } else { /* g */
+  } else { /* g; r: as g, but never without a point, and with an exponent one digit earlier */
+    const bool with_point = type == 'r';
     if (precision == 0) precision = 1;
     round_decimal(&x, precision);
     const int e = x.n ? x.point - 1 : 0;
     int n = x.n;
     while (!alternate && n > 1 && x.d[n - 1] == '0') n--;
     if (alternate) n = precision;
-    if (e < -4 || e >= precision) {
+    if (e < -4 || e >= precision - with_point) {
       put_scientific(&b, &x, n > 0 ? n - 1 : 0, alternate);
+    } else if (with_point && (n <= x.point || !x.n)) {
+      put_fixed(&b, &x, 1, false);
     } else {
       put_fixed(&b, &x, n - x.point > 0 && x.n ? n - x.point : alternate ? precision - 1 : 0,
                 alternate);

@@ -90,6 +90,13 @@ FILTER(join) {
   BIND("d,attribute", 0, a);
   jj_val sep = a[0].kind ? a[0] : wf_jj_str_static(run, "");
   if (!wf_jj_to_str(run, &sep, &sep)) return false;
+  if (sep.u.s->markup) { /* str() of Markup is a plain string */
+    jj_str *plain = wf_jj_alloc(run, 1, sizeof *plain);
+    if (!plain) return false;
+    *plain = *sep.u.s;
+    plain->markup = false;
+    sep = wf_jj_str(plain);
+  }
   if (a[1].kind > JJ_NONE) {
     jj_vals items;
     if (!wf_jj_collect(run, v, &items)) return false;

@@ -30,7 +30,7 @@ PLAIN(string, v->kind == JJ_STR)
 PLAIN(mapping, v->kind == JJ_DICT)
 PLAIN(iterable, wf_jj_iterable(v))
 PLAIN(sequence, v->kind == JJ_STR || v->kind == JJ_LIST || v->kind == JJ_TUPLE ||
-                    v->kind == JJ_DICT || v->kind == JJ_RANGE)
+                    v->kind == JJ_DICT || v->kind == JJ_RANGE || v->kind == JJ_UNDEFINED)
 PLAIN(callable, v->kind == JJ_MACRO || v->kind == JJ_FUNCTION || v->kind == JJ_METHOD ||
                     v->kind == JJ_LOOP || v->kind == JJ_JOINER || v->kind == JJ_UNDEFINED)
 PLAIN(escaped, v->kind == JJ_STR && v->u.s->markup)

@@ -185,11 +185,13 @@ bool wf_jj_str_concat(jj_run *run, const jj_str *a, const jj_str *b, jj_val *res
 }
 
 jj_val wf_jj_str_sub(jj_run *run, const jj_str *s, size_t begin, size_t end) {
-  if (begin == 0 && end == s->n && !s->markup) return wf_jj_str(s);
-  jj_val v = new_str(run, s->at + begin, s->marks ? s->marks + begin : NULL, end - begin,
-                     s->content);
-  if (v.kind == JJ_STR && !wf_jj_charge(run, (end - begin) / 64)) v.kind = JJ_MISSING;
-  return v;
+  if (begin == 0 && end == s->n) return wf_jj_str(s);
+  jj_str *part = wf_jj_alloc(run, 1, sizeof *part);
+  if (!part || !wf_jj_charge(run, (end - begin) / 64)) return (jj_val){.kind = JJ_MISSING};
+  *part = (jj_str){.at = s->at + begin, .marks = s->marks ? s->marks + begin : NULL,
+                   .n = end - begin, .content = s->content, .markup = s->markup};
+  part->n_chars = s->n == s->n_chars ? part->n : count_chars(part->at, part->n);
+  return wf_jj_str(part);
 }
 
 size_t wf_jj_str_offset(const jj_str *s, size_t n_chars) {
