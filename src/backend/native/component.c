@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "backend/native/fold.h"
+#include "backend/native/interp.h"
 #include "backend/native/native.h"
 #include "backend/native/program.h"
 #include "base/file.h"
@@ -129,7 +130,8 @@ static weft_status compile_program(wf_component *c, const wf_compile_options *o,
   WF_RETURN_IF_ERROR(wf_native_describe_states(c, o->ports, err));
   if (!c->packed.is_packed) {
     WF_RETURN_IF_ERROR(wf_op_check_graph(c->graph, err));
-    return wf_weights_pack(c, o, err);
+    WF_RETURN_IF_ERROR(wf_weights_pack(c, o, err));
+    return wf_interp_compile(c, err);
   }
   WF_RETURN_IF_ERROR(wf_weights_pack(c, o, err));
   WF_RETURN_IF_ERROR(wf_lower(c, uses, err));

@@ -16,25 +16,19 @@ size_t wf_session_slot_bytes(const wf_backend_session *s, int32_t slot) {
 }
 
 weft_status wf_session_scratch(wf_backend_session *s, size_t n_bytes, void **data, weft_error *err) {
-  size_t end = 0;
-  if (!wf_size_add(s->scratch_used, n_bytes, &end) || !wf_size_align(end, 64, &end)) {
-    return wf_fail(err, WEFT_LIMIT, "", "an operator asked for too much scratch");
+  if (s->n_scratch == WF_SESSION_MAX_SCRATCH) {
+    return wf_fail(err, WEFT_INTERNAL, "", "an operator asks for scratch too often");
   }
-  if (end > s->scratch_bytes) {
-    /* Earlier pieces of this operator must stay where they are: only an empty scratch may grow. */
-    if (s->scratch_used != 0) {
-      return wf_fail(err, WEFT_OUT_OF_MEMORY, "run again", "scratch for an operator ran out");
-    }
-    void *grown = wf_alloc_aligned(end, 64);
-    if (!grown) return wf_fail_memory(err, end, "an operator's scratch");
-    wf_free(s->scratch);
-    s->scratch = grown;
-    s->scratch_bytes = end;
-    s->counters.allocations++;
-  }
-  *data = s->scratch + s->scratch_used;
-  s->scratch_used = end;
+  wf_pool_buffer *b = wf_pool_take(&s->scratch, n_bytes);
+  if (!b) return wf_fail_memory(err, n_bytes, "an operator's scratch");
+  s->scratch_used[s->n_scratch++] = b;
+  *data = b->data;
   return WEFT_OK;
+}
+
+void wf_session_scratch_reset(wf_backend_session *s) {
+  for (size_t i = 0; i < s->n_scratch; i++) wf_pool_unref(s->scratch_used[i]);
+  s->n_scratch = 0;
 }
 
 void wf_session_fail(wf_backend_session *s, const weft_error *err) {
@@ -221,7 +215,7 @@ void wf_native_close(wf_backend_session *s) {
   wf_interp_close(s);
   free_buffers(s);
   wf_free(s->rows);
-  wf_free(s->scratch);
+  wf_pool_deinit(&s->scratch);
   wf_free(s->exec.head_scratch);
   wf_free(s->exec.slots);
   wf_free(s->exec.scratch);
@@ -379,7 +373,6 @@ static weft_status run_packed(wf_backend_session *s, const wf_row *rows, size_t 
   WF_RETURN_IF_ERROR(gather_rows(s, rows, n_rows, err));
   for (int i = 0; i < wf_team_size(s->team); i++) s->exec.ticket_base[i] = 0;
   s->failure.status = WEFT_OK;
-  s->scratch_used = 0;
   wf_team_run(s->team, run_member, &s->exec);
   s->counters.runs++;
   s->counters.kernel_calls += c->n_steps;

@@ -3,9 +3,12 @@
 #ifndef WF_NATIVE_SESSION_H
 #define WF_NATIVE_SESSION_H
 
+#include "backend/native/pool.h"
 #include "backend/native/program.h"
 
 typedef struct wf_interp wf_interp; /* interp.c */
+
+enum { WF_SESSION_MAX_SCRATCH = 64 };
 
 struct wf_backend_session {
   const wf_component *c;
@@ -24,17 +27,19 @@ struct wf_backend_session {
   unsigned char *member_scratch; /* attention's, one after another */
   size_t member_scratch_bytes;   /* of one member */
   /* General operators. */
-  unsigned char *scratch;
-  size_t scratch_bytes, scratch_used;
+  wf_pool scratch;
+  wf_pool_buffer *scratch_used[WF_SESSION_MAX_SCRATCH];
+  size_t n_scratch;
   weft_error failure; /* status OK: none */
   wf_interp *interp;
-  int64_t *past_lengths;
 };
 
 /* Called by steps on member 0. */
 void wf_session_count_copy(wf_backend_session *s, uint64_t n_bytes);
 size_t wf_session_slot_bytes(const wf_backend_session *s, int32_t slot);
 weft_status wf_session_scratch(wf_backend_session *s, size_t n_bytes, void **data, weft_error *err);
+/* Between two operators. */
+void wf_session_scratch_reset(wf_backend_session *s);
 void wf_session_fail(wf_backend_session *s, const weft_error *err);
 bool wf_session_failed(const wf_backend_session *s);
 

@@ -336,5 +336,6 @@ void wf_step_generic(wf_exec *x, const wf_step *s, const wf_member *m) {
   if (m->index != 0 || wf_session_failed(x->session)) return;
   weft_error err = {0};
   const weft_status st = run_generic(x, s, &err);
+  wf_session_scratch_reset(x->session);
   if (st != WEFT_OK) wf_session_fail(x->session, &err);
 }
