@@ -32,6 +32,10 @@ weft_status flow_run(flow *f, bool *ok) WF_NODISCARD;
 bool flow_refuse(flow *f, const wf_node *n, const char *why); /* false */
 void flow_deinit(flow *f);
 
+/* positions.c: before batch and sequence are bound. */
+weft_status graph_lift_positions(wf_graph *g, const wf_ports *ports, wf_packed *r, wf_expr batch,
+                                 wf_expr seq, weft_error *err) WF_NODISCARD;
+
 /* graph_core.c */
 wf_graph *graph_clone(const wf_graph *g); /* same arena, expressions and ids; NULL: no memory */
 void graph_swap(wf_graph *a, wf_graph *b);

@@ -231,13 +231,29 @@ static weft_status bind_symbols(packer *k, wf_expr batch, wf_expr seq) {
   return wf_graph_bind(g, wf_expr_symbol_name(g->exprs, seq), k->result->tokens, k->err);
 }
 
+/* With a batch of one, expansions over the batch change nothing any more. */
+static weft_status simplify(packer *k) {
+  pass p = {.g = k->g, .err = k->err};
+  for (int round = 0; round < 4; round++) {
+    p.changed = false;
+    WF_RETURN_IF_ERROR(pass_fold(&p));
+    WF_RETURN_IF_ERROR(pass_identity(&p));
+    WF_RETURN_IF_ERROR(graph_sort(k->g, k->err));
+    WF_RETURN_IF_ERROR(graph_infer(k->g, k->err));
+    if (!p.changed) break;
+  }
+  return WEFT_OK;
+}
+
 static weft_status pack_copy(packer *k, bool *ok) {
   wf_graph *g = k->g;
   wf_expr batch, seq;
   *ok = find_ports(k, &batch, &seq);
   if (!*ok) return WEFT_OK;
   WF_RETURN_IF_ERROR(drop_states(k));
+  WF_RETURN_IF_ERROR(graph_lift_positions(g, k->ports, k->result, batch, seq, k->err));
   WF_RETURN_IF_ERROR(bind_symbols(k, batch, seq));
+  WF_RETURN_IF_ERROR(simplify(k));
   WF_RETURN_IF_ERROR(flow_run(&k->f, ok));
   if (!*ok) return WEFT_OK;
   WF_RETURN_IF_ERROR(fix_targets(k, ok));

@@ -14,17 +14,17 @@ typedef struct pass {
 
 typedef weft_status (*pass_fn)(pass *p);
 
-weft_status pass_fold(pass *p);       /* constants computed once */
-weft_status pass_branches(pass *p);   /* If with a known condition */
-weft_status pass_identity(pass *p);   /* nodes that change nothing */
-weft_status pass_share(pass *p);      /* common subexpressions */
-weft_status pass_norm(pass *p);       /* WEFT_NORM */
-weft_status pass_activation(pass *p); /* WEFT_UNARY, WEFT_GLU */
-weft_status pass_linear(pass *p);     /* WEFT_LINEAR, biases */
-weft_status pass_offsets(pass *p);    /* float offsets of quantised blocks */
-weft_status pass_attention(pass *p);  /* attention operators to WEFT_ATTENTION */
-weft_status pass_longhand(pass *p);   /* attention written out */
-weft_status pass_rotary(pass *p);     /* rotary embedding */
+weft_status pass_fold(pass *p);        /* constants computed once */
+weft_status pass_branches(pass *p);    /* If with a known condition */
+weft_status pass_identity(pass *p);    /* nodes that change nothing */
+weft_status pass_share(pass *p);       /* common subexpressions */
+weft_status pass_norm(pass *p);        /* WEFT_NORM */
+weft_status pass_activation(pass *p);  /* WEFT_UNARY, WEFT_GLU */
+weft_status pass_linear(pass *p);      /* WEFT_LINEAR, biases */
+weft_status pass_offsets(pass *p);     /* float offsets of quantised blocks */
+weft_status pass_attention(pass *p);   /* attention operators to WEFT_ATTENTION */
+weft_status pass_longhand(pass *p);    /* attention written out */
+weft_status pass_frequencies(pass *p); /* angles of the rotary embedding, one row a token */
 
 /* ---- matching ---------------------------------------------------------------------------- */
 
