@@ -27,26 +27,26 @@ extern "C" {
 #endif
 
 /* X(name, number, http status, retry may help, error type) */
-#define WEFT_STATUS_MAP(X)                                                     \
-  X(OK, 0, 200, 0, "")                                                         \
-  X(PACKAGE_INVALID, 3, 422, 0, "package_error")                               \
-  X(SESSION_BUSY, 4, 409, 1, "conflict_error")                                 \
-  X(WRONG_THREAD, 5, 500, 0, "internal_error")                                 \
-  X(INVALID_ARGUMENT, 6, 400, 0, "invalid_request_error")                      \
-  X(OUT_OF_MEMORY, 7, 503, 1, "overloaded_error")                              \
-  X(IO, 8, 500, 0, "io_error")                                                 \
-  X(PARSE, 9, 400, 0, "parse_error")                                           \
-  X(UNSUPPORTED, 10, 501, 0, "unsupported_error")                              \
-  X(CONTEXT_FULL, 11, 400, 0, "context_length_exceeded")                       \
-  X(CANCELLED, 12, 499, 1, "cancelled")                                        \
-  X(NOT_FINITE, 13, 500, 0, "model_error")                                     \
-  X(TEMPLATE, 14, 400, 0, "template_error")                                    \
-  X(TOKENIZER, 15, 422, 0, "tokenizer_error")                                  \
-  X(IMPORT, 16, 422, 0, "import_error")                                        \
-  X(BACKEND, 17, 500, 0, "backend_error")                                      \
-  X(LIMIT, 18, 413, 0, "limit_exceeded")                                       \
-  X(CLOSED, 19, 410, 0, "closed_error")                                        \
-  X(INTERNAL, 20, 500, 0, "internal_error")                                    \
+#define WEFT_STATUS_MAP(X)                                \
+  X(OK, 0, 200, 0, "")                                    \
+  X(PACKAGE_INVALID, 3, 422, 0, "package_error")          \
+  X(SESSION_BUSY, 4, 409, 1, "conflict_error")            \
+  X(WRONG_THREAD, 5, 500, 0, "internal_error")            \
+  X(INVALID_ARGUMENT, 6, 400, 0, "invalid_request_error") \
+  X(OUT_OF_MEMORY, 7, 503, 1, "overloaded_error")         \
+  X(IO, 8, 500, 0, "io_error")                            \
+  X(PARSE, 9, 400, 0, "parse_error")                      \
+  X(UNSUPPORTED, 10, 501, 0, "unsupported_error")         \
+  X(CONTEXT_FULL, 11, 400, 0, "context_length_exceeded")  \
+  X(CANCELLED, 12, 499, 1, "cancelled")                   \
+  X(NOT_FINITE, 13, 500, 0, "model_error")                \
+  X(TEMPLATE, 14, 400, 0, "template_error")               \
+  X(TOKENIZER, 15, 422, 0, "tokenizer_error")             \
+  X(IMPORT, 16, 422, 0, "import_error")                   \
+  X(BACKEND, 17, 500, 0, "backend_error")                 \
+  X(LIMIT, 18, 413, 0, "limit_exceeded")                  \
+  X(CLOSED, 19, 410, 0, "closed_error")                   \
+  X(INTERNAL, 20, 500, 0, "internal_error")               \
   X(MISMATCH, 21, 500, 0, "verify_error")
 
 typedef enum weft_status {

@@ -12,11 +12,11 @@
  *   if (weft_generation_append_text(chat, "Once upon a time", 16, &err)) goto failed;
  *   if (weft_generation_run(chat, on_text, NULL, NULL, &err)) goto failed;
  *
- * Thread words: `any` is safe everywhere; `exclusive` means any thread, but a second concurrent call on
- * the same object is refused with SESSION_BUSY and changes nothing; `immutable` objects have no writer.
- * Option structs begin with struct_size; weft_x_options_init fills the defaults written at each field,
- * and fields are only ever appended. All text is UTF-8. The library prints nothing, never exits, sets
- * no signal handler and no locale.
+ * Thread words: `any` is safe everywhere; `exclusive` means any thread, but a second concurrent
+ * call on the same object is refused with SESSION_BUSY and changes nothing; `immutable` objects
+ * have no writer. Option structs begin with struct_size; weft_x_options_init fills the defaults
+ * written at each field, and fields are only ever appended. All text is UTF-8. The library prints
+ * nothing, never exits, sets no signal handler and no locale.
  */
 #ifndef WEFT_WEFT_H
 #define WEFT_WEFT_H
@@ -37,7 +37,8 @@ extern "C" {
 /* "0.1.0". Owner: static storage. Thread: any. */
 WEFT_API const char *weft_version(void);
 
-/* Frees what a weft function has handed out with "free with weft_free". NULL is fine. Thread: any. */
+/* Frees what a weft function has handed out with "free with weft_free". NULL is fine. Thread: any.
+ */
 WEFT_API void weft_free(void *p);
 
 /* ---- logging --------------------------------------------------------------------------------- */
@@ -50,8 +51,8 @@ typedef enum weft_log_level {
 } weft_log_level;
 typedef void weft_log_callback(void *user, int level, const char *line);
 
-/* Sends log lines of the whole process to `callback` (NULL: nowhere, the default). The callback runs on
- * whatever thread logs, must not call weft, and gets no final newline. Thread: any. */
+/* Sends log lines of the whole process to `callback` (NULL: nowhere, the default). The callback
+ * runs on whatever thread logs, must not call weft, and gets no final newline. Thread: any. */
 WEFT_API void weft_log_set(weft_log_callback *callback, void *user);
 
 /* ---- models ---------------------------------------------------------------------------------- */
@@ -83,7 +84,8 @@ typedef struct weft_model_options {
 /* Fills the defaults. size is sizeof(weft_model_options) of the caller. Thread: any. */
 WEFT_API void weft_model_options_init(weft_model_options *options, size_t size);
 
-/* Opens a package folder, its metadata document, or a GGUF file (imported into the user's cache first).
+/* Opens a package folder, its metadata document, or a GGUF file (imported into the user's cache
+ * first).
  *
  * Owner:   *result is the caller's on success (weft_model_close); unchanged on failure.
  * Thread:  any. The result is `immutable`.
@@ -94,8 +96,8 @@ WEFT_API void weft_model_options_init(weft_model_options *options, size_t size);
 WEFT_API WEFT_NODISCARD weft_status weft_model_open(weft_model **result, const char *path,
                                                     const weft_model_options *options,
                                                     weft_error *err);
-/* Gives up the caller's hold. What a generation still uses lives until that generation is closed, so
- * any order of closing works. NULL is fine. Thread: any. */
+/* Gives up the caller's hold. What a generation still uses lives until that generation is closed,
+ * so any order of closing works. NULL is fine. Thread: any. */
 WEFT_API void weft_model_close(weft_model *model);
 
 typedef struct weft_model_info {
@@ -104,12 +106,12 @@ typedef struct weft_model_info {
   int64_t vocab;          /* width of the logits */
   int n_threads;
   const char *backend, *cpu_level, *precision, *kind; /* borrowed from the model */
-  int is_packed;          /* rows of several conversations share one run */
+  int is_packed; /* rows of several conversations share one run */
   const char *why_not_packed;
   int has_chat_template;
   size_t weight_bytes, kv_bytes_per_token;
   uint64_t load_ms;
-  int32_t bos_id;         /* -1: none */
+  int32_t bos_id; /* -1: none */
   size_t n_end_ids;
   const int32_t *end_ids; /* borrowed from the model */
   int do_sample;          /* the package's default: 1 samples, 0 greedy, -1 not stated */
@@ -130,15 +132,15 @@ typedef enum weft_tokenize_flags {
 WEFT_API WEFT_NODISCARD weft_status weft_tokenize(const weft_model *model, const char *text,
                                                   size_t n_text, unsigned flags, int32_t **ids,
                                                   size_t *n_ids, weft_error *err);
-/* Ids to text. skip_special leaves special tokens out. The text is terminated; ill-formed bytes are as
- * the tokens give them. Owner: *text is the caller's (weft_free). Thread: any.
- * Errors: INVALID_ARGUMENT (an id outside the vocabulary). */
+/* Ids to text. skip_special leaves special tokens out. The text is terminated; ill-formed bytes are
+ * as the tokens give them. Owner: *text is the caller's (weft_free). Thread: any. Errors:
+ * INVALID_ARGUMENT (an id outside the vocabulary). */
 WEFT_API WEFT_NODISCARD weft_status weft_detokenize(const weft_model *model, const int32_t *ids,
                                                     size_t n_ids, int skip_special, char **text,
                                                     size_t *n_text, weft_error *err);
-/* The chat template over a JSON object {"messages": [...], "tools": [...], "add_generation_prompt": true,
- * any other variable} or a list of messages. Owner: *text is the caller's (weft_free). Thread: any.
- * Errors: PARSE (JSON), TEMPLATE (line and column), INVALID_ARGUMENT (no template). */
+/* The chat template over a JSON object {"messages": [...], "tools": [...], "add_generation_prompt":
+ * true, any other variable} or a list of messages. Owner: *text is the caller's (weft_free).
+ * Thread: any. Errors: PARSE (JSON), TEMPLATE (line and column), INVALID_ARGUMENT (no template). */
 WEFT_API WEFT_NODISCARD weft_status weft_chat_text(const weft_model *model, const char *json,
                                                    size_t n_json, char **text, size_t *n_text,
                                                    weft_error *err);
@@ -150,9 +152,11 @@ WEFT_API WEFT_NODISCARD weft_status weft_chat_ids(const weft_model *model, const
 /* A token's own true bytes. Owner: *bytes is the caller's (weft_free), terminated. Thread: any.
  * Errors: INVALID_ARGUMENT (an id outside the vocabulary). */
 WEFT_API WEFT_NODISCARD weft_status weft_token_bytes(const weft_model *model, int32_t id,
-                                                     char **bytes, size_t *n_bytes, weft_error *err);
+                                                     char **bytes, size_t *n_bytes,
+                                                     weft_error *err);
 
-/* A tokenizer alone: of a package folder, a GGUF file, a tokenizer.json or a SentencePiece tokenizer.model. */
+/* A tokenizer alone: of a package folder, a GGUF file, a tokenizer.json or a SentencePiece
+ * tokenizer.model. */
 typedef struct weft_tokenizer weft_tokenizer;
 /* Owner: *result is the caller's (weft_tokenizer_close). Thread: any; the result is `immutable`.
  * Errors: IO, PARSE, TOKENIZER (a part that is unknown, by name), UNSUPPORTED, IMPORT. */
@@ -162,10 +166,10 @@ WEFT_API void weft_tokenizer_close(weft_tokenizer *t); /* NULL is fine */
 
 typedef struct weft_encoding {
   size_t struct_size;
-  int32_t *ids;           /* [n] */
+  int32_t *ids; /* [n] */
   size_t n;
-  const char **tokens;    /* [n] the vocabulary's own spelling, terminated; with offsets only */
-  uint32_t *offsets;      /* [n][2] begin and end in characters of the text; with offsets only */
+  const char **tokens; /* [n] the vocabulary's own spelling, terminated; with offsets only */
+  uint32_t *offsets;   /* [n][2] begin and end in characters of the text; with offsets only */
 } weft_encoding;
 /* Text (and, unless pair is NULL, a second one as the post-processor joins them) to ids.
  * Owner: *result's arrays are the caller's, released by weft_encoding_clear. Thread: any. */
@@ -181,21 +185,23 @@ WEFT_API WEFT_NODISCARD weft_status weft_tokenizer_decode(const weft_tokenizer *
                                                           int skip_special, char **text,
                                                           size_t *n_text, weft_error *err);
 
-/* A chat template alone. package_path (NULL: none) gives the special tokens and, unless template_path
- * names a file, the template. */
+/* A chat template alone. package_path (NULL: none) gives the special tokens and, unless
+ * template_path names a file, the template. */
 typedef struct weft_template weft_template;
 WEFT_API WEFT_NODISCARD weft_status weft_template_open(weft_template **result,
                                                        const char *package_path,
                                                        const char *template_path, weft_error *err);
 WEFT_API void weft_template_close(weft_template *t); /* NULL is fine */
 /* json: an object of variables; its own bos_token and so on win over the package's. now is
- * "2026-01-02T03:04:05" or NULL for the local clock. Owner: *text is the caller's (weft_free). Thread: any.
- * Errors: PARSE, TEMPLATE (line and column), INVALID_ARGUMENT. */
+ * "2026-01-02T03:04:05" or NULL for the local clock. Owner: *text is the caller's (weft_free).
+ * Thread: any. Errors: PARSE, TEMPLATE (line and column), INVALID_ARGUMENT. */
 WEFT_API WEFT_NODISCARD weft_status weft_template_render(const weft_template *t, const char *json,
-                                                         size_t n_json, const char *now, char **text,
-                                                         size_t *n_text, weft_error *err);
+                                                         size_t n_json, const char *now,
+                                                         char **text, size_t *n_text,
+                                                         weft_error *err);
 
-/* ---- generations ------------------------------------------------------------------------------ */
+/* ---- generations ------------------------------------------------------------------------------
+ */
 
 typedef struct weft_generation weft_generation;
 
@@ -222,9 +228,9 @@ typedef struct weft_generation_options {
   int64_t max_tokens;       /* -1: until the context is full; 0: an empty answer */
   const char *const *stops; /* NULL; texts that end the answer and are left out of it */
   size_t n_stops;
-  int ignore_eos;           /* 1: end ids are never chosen */
-  int n_logprobs;           /* -1: none; 0: the chosen token only; N: and N alternatives */
-  int n_lookup;             /* 0; prompt-lookup speculation of up to N tokens a step (greedy only) */
+  int ignore_eos; /* 1: end ids are never chosen */
+  int n_logprobs; /* -1: none; 0: the chosen token only; N: and N alternatives */
+  int n_lookup;   /* 0; prompt-lookup speculation of up to N tokens a step (greedy only) */
 } weft_generation_options;
 WEFT_API void weft_generation_options_init(weft_generation_options *options, size_t size);
 
@@ -250,8 +256,8 @@ typedef struct weft_token {
   size_t n_text;
   const char *bytes; /* the token's own true bytes */
   size_t n_bytes;
-  weft_finish finish; /* why the answer ended with this token, NONE if it goes on */
-  float logprob;      /* of the raw distribution; 0 when n_logprobs is -1 */
+  weft_finish finish;               /* why the answer ended with this token, NONE if it goes on */
+  float logprob;                    /* of the raw distribution; 0 when n_logprobs is -1 */
   const weft_logprob *alternatives; /* [n_alternatives], best first */
   size_t n_alternatives;
 } weft_token;
@@ -263,9 +269,9 @@ WEFT_API WEFT_NODISCARD weft_status weft_generation_create(weft_generation **res
                                                            weft_model *model,
                                                            const weft_generation_options *options,
                                                            weft_error *err);
-/* Releases everything. Inside one's own callback the release is deferred until the callback returns.
- * NULL is fine. Thread: exclusive; a call while another thread is inside waits for nothing: it cancels
- * that call and the object goes when it returns. */
+/* Releases everything. Inside one's own callback the release is deferred until the callback
+ * returns. NULL is fine. Thread: exclusive; a call while another thread is inside waits for
+ * nothing: it cancels that call and the object goes when it returns. */
 WEFT_API void weft_generation_close(weft_generation *g);
 
 /* Changes the options for what comes next; the conversation stays. Thread: exclusive. */
@@ -276,8 +282,8 @@ WEFT_API WEFT_NODISCARD weft_status weft_generation_configure(
  *
  * Owner:   tokens stay the caller's and are not kept after return.
  * Thread:  exclusive.
- * Errors:  SESSION_BUSY (retry), INVALID_ARGUMENT (an id outside the vocabulary), CONTEXT_FULL (both
- *          counts), CANCELLED, OUT_OF_MEMORY. On any error the conversation is as it was.
+ * Errors:  SESSION_BUSY (retry), INVALID_ARGUMENT (an id outside the vocabulary), CONTEXT_FULL
+ * (both counts), CANCELLED, OUT_OF_MEMORY. On any error the conversation is as it was.
  */
 WEFT_API WEFT_NODISCARD weft_status weft_generation_append(weft_generation *g,
                                                            const int32_t *tokens, size_t n_tokens,
@@ -286,20 +292,21 @@ WEFT_API WEFT_NODISCARD weft_status weft_generation_append(weft_generation *g,
 WEFT_API WEFT_NODISCARD weft_status weft_generation_append_text(weft_generation *g,
                                                                 const char *text, size_t n_text,
                                                                 weft_error *err);
-/* Makes the conversation exactly these tokens, keeping the part of the cache that they share with what
- * is there; *n_cached (may be NULL) is that part's length. For chats whose template is rendered anew. */
+/* Makes the conversation exactly these tokens, keeping the part of the cache that they share with
+ * what is there; *n_cached (may be NULL) is that part's length. For chats whose template is
+ * rendered anew. */
 WEFT_API WEFT_NODISCARD weft_status weft_generation_set(weft_generation *g, const int32_t *tokens,
                                                         size_t n_tokens, size_t *n_cached,
                                                         weft_error *err);
 
-/* Chooses the next token and appends it. After the answer ended (finish) further steps are refused with
- * CLOSED until something is appended. token->struct_size must be set.
- * Errors: INVALID_ARGUMENT (an empty conversation), NOT_FINITE, CONTEXT_FULL, CANCELLED, SESSION_BUSY. */
+/* Chooses the next token and appends it. After the answer ended (finish) further steps are refused
+ * with CLOSED until something is appended. token->struct_size must be set. Errors: INVALID_ARGUMENT
+ * (an empty conversation), NOT_FINITE, CONTEXT_FULL, CANCELLED, SESSION_BUSY. */
 WEFT_API WEFT_NODISCARD weft_status weft_generation_step(weft_generation *g, weft_token *token,
                                                          weft_error *err);
 
-/* Returns 0 to go on, anything else to cancel. Runs on the thread that called weft_generation_run; may
- * read the generation and close it, not run it. */
+/* Returns 0 to go on, anything else to cancel. Runs on the thread that called weft_generation_run;
+ * may read the generation and close it, not run it. */
 typedef int weft_token_callback(void *user, weft_generation *g, const weft_token *token);
 
 typedef struct weft_result {
@@ -309,18 +316,19 @@ typedef struct weft_result {
   double prefill_ms, decode_ms;
 } weft_result;
 
-/* Steps until the answer ends. callback and result may be NULL. result->finish tells why; an answer that
- * was cancelled or failed keeps the tokens it has. Errors: as weft_generation_step. */
+/* Steps until the answer ends. callback and result may be NULL. result->finish tells why; an answer
+ * that was cancelled or failed keeps the tokens it has. Errors: as weft_generation_step. */
 WEFT_API WEFT_NODISCARD weft_status weft_generation_run(weft_generation *g,
                                                         weft_token_callback *callback, void *user,
                                                         weft_result *result, weft_error *err);
 
-/* Forgets all tokens after the first n_tokens; 0 empties the conversation. The next step or logits read
- * gives what a fresh conversation of these tokens would. Thread: exclusive.
- * Errors: INVALID_ARGUMENT (longer than it is). */
+/* Forgets all tokens after the first n_tokens; 0 empties the conversation. The next step or logits
+ * read gives what a fresh conversation of these tokens would. Thread: exclusive. Errors:
+ * INVALID_ARGUMENT (longer than it is). */
 WEFT_API WEFT_NODISCARD weft_status weft_generation_rewind(weft_generation *g, size_t n_tokens,
                                                            weft_error *err);
-/* Tokens in the conversation, prompt and answers. Thread: exclusive (0 while another thread is inside). */
+/* Tokens in the conversation, prompt and answers. Thread: exclusive (0 while another thread is
+ * inside). */
 WEFT_API size_t weft_generation_length(const weft_generation *g);
 /* The tokens themselves. Borrowed until the next call that changes the conversation. */
 WEFT_API const int32_t *weft_generation_tokens(const weft_generation *g);
@@ -329,22 +337,23 @@ WEFT_API const int32_t *weft_generation_tokens(const weft_generation *g);
  * Errors: INVALID_ARGUMENT (empty conversation, wrong n_logits). */
 WEFT_API WEFT_NODISCARD weft_status weft_generation_logits(weft_generation *g, float *logits,
                                                            size_t n_logits, weft_error *err);
-/* Raw logits after each of n_tokens tokens appended to an EMPTY conversation: [n_tokens, vocab] into the
- * caller's buffer; the tokens become the conversation. */
+/* Raw logits after each of n_tokens tokens appended to an EMPTY conversation: [n_tokens, vocab]
+ * into the caller's buffer; the tokens become the conversation. */
 WEFT_API WEFT_NODISCARD weft_status weft_generation_append_logits(weft_generation *g,
                                                                   const int32_t *tokens,
                                                                   size_t n_tokens, float *logits,
-                                                                  size_t n_logits,
-                                                                  weft_error *err);
+                                                                  size_t n_logits, weft_error *err);
 
-/* ---- cancelling from elsewhere ------------------------------------------------------------------ */
+/* ---- cancelling from elsewhere ------------------------------------------------------------------
+ */
 
 /* A counted handle that may outlive the generation. */
 typedef struct weft_cancel weft_cancel;
-/* Owner: the caller (weft_cancel_release). NULL: no memory. Thread: any while the generation lives. */
+/* Owner: the caller (weft_cancel_release). NULL: no memory. Thread: any while the generation lives.
+ */
 WEFT_API weft_cancel *weft_generation_cancel_handle(weft_generation *g);
-/* Ends the running call at its next step (a prompt at its next chunk), or the next call if none runs.
- * After the generation is gone it does nothing. Thread: any; also from a signal handler. */
+/* Ends the running call at its next step (a prompt at its next chunk), or the next call if none
+ * runs. After the generation is gone it does nothing. Thread: any; also from a signal handler. */
 WEFT_API void weft_cancel_request(weft_cancel *c);
 WEFT_API void weft_cancel_release(weft_cancel *c); /* NULL is fine. Thread: any. */
 
@@ -357,10 +366,11 @@ typedef struct weft_import_options {
   int dequantize; /* 0; 1: fp32 weights instead of the file's own types */
 } weft_import_options;
 WEFT_API void weft_import_options_init(weft_import_options *options, size_t size);
-/* Converts a GGUF file into a package folder, which must not exist yet (or be empty). Nothing half-made
- * is left behind. Thread: any. Errors: IMPORT, IO, UNSUPPORTED, PACKAGE_INVALID. */
+/* Converts a GGUF file into a package folder, which must not exist yet (or be empty). Nothing
+ * half-made is left behind. Thread: any. Errors: IMPORT, IO, UNSUPPORTED, PACKAGE_INVALID. */
 WEFT_API WEFT_NODISCARD weft_status weft_import(const char *source, const char *out_dir,
-                                                const weft_import_options *options, weft_error *err);
+                                                const weft_import_options *options,
+                                                weft_error *err);
 
 /* What weft makes of a package or an ONNX file, as text ("text", "json" or "dot").
  * Owner: *text is the caller's (weft_free). Thread: any. */
@@ -374,16 +384,18 @@ WEFT_API WEFT_NODISCARD weft_status weft_model_file(const char *path,
                                                     const weft_model_options *options, char **file,
                                                     weft_error *err);
 
-/* What the user's cache folder holds, a line an entry: bytes, kind, name. Owner: *text (weft_free). */
+/* What the user's cache folder holds, a line an entry: bytes, kind, name. Owner: *text (weft_free).
+ */
 WEFT_API WEFT_NODISCARD weft_status weft_cache_list(char **text, weft_error *err);
-/* Removes everything that weft has put into the user's cache folder; *n_bytes is what that was. Running
- * processes keep what they have mapped. */
+/* Removes everything that weft has put into the user's cache folder; *n_bytes is what that was.
+ * Running processes keep what they have mapped. */
 WEFT_API WEFT_NODISCARD weft_status weft_cache_clear(uint64_t *n_bytes, weft_error *err);
 
-/* ---- plain graphs -------------------------------------------------------------------------------- */
+/* ---- plain graphs
+ * -------------------------------------------------------------------------------- */
 
-/* A dense row-major tensor. dtype is numbered as ONNX's TensorProto.DataType (1 float32, 7 int64 ...);
- * 4-bit and other packed types are not exchanged. */
+/* A dense row-major tensor. dtype is numbered as ONNX's TensorProto.DataType (1 float32, 7 int64
+ * ...); 4-bit and other packed types are not exchanged. */
 typedef struct weft_tensor {
   size_t struct_size;
   const char *name;
@@ -405,8 +417,8 @@ WEFT_API size_t weft_graph_n_outputs(const weft_graph *graph);
 WEFT_API void weft_graph_input(const weft_graph *graph, size_t i, weft_tensor *port);
 WEFT_API void weft_graph_output(const weft_graph *graph, size_t i, weft_tensor *port);
 /* Runs it once. Outputs are borrowed from the graph until its next run or close. Thread: exclusive.
- * Shapes: outputs is [weft_graph_n_outputs]. Errors: INVALID_ARGUMENT (a missing, unknown or misshapen
- * input, by name), OUT_OF_MEMORY, BACKEND. */
+ * Shapes: outputs is [weft_graph_n_outputs]. Errors: INVALID_ARGUMENT (a missing, unknown or
+ * misshapen input, by name), OUT_OF_MEMORY, BACKEND. */
 WEFT_API WEFT_NODISCARD weft_status weft_graph_run(weft_graph *graph, const weft_tensor *inputs,
                                                    size_t n_inputs, weft_tensor *outputs,
                                                    weft_error *err);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The seam: what executes a component. Owns: components (compiled, immutable, shared), backend sessions
- * (one per worker, mutable). Never: conversations, block pools, policies; nothing above this folder
- * names an engine.
+/* The seam: what executes a component. Owns: components (compiled, immutable, shared), backend
+ * sessions (one per worker, mutable). Never: conversations, block pools, policies; nothing above
+ * this folder names an engine.
  *
  *   compile -> wf_component (any number of threads may use it)
  *   open    -> wf_backend_session, made, used and closed on one worker's thread
  *   run     -> n rows through the component once; each row with its own views and cache blocks
  *
- * A run takes ROWS, never a padded batch. A row's results are the same bits whatever rows share the run,
- * however a prompt is cut into runs, and whatever the number of threads (native backend). */
+ * A run takes ROWS, never a padded batch. A row's results are the same bits whatever rows share the
+ * run, however a prompt is cut into runs, and whatever the number of threads (native backend). */
 #ifndef WF_BACKEND_H
 #define WF_BACKEND_H
 
@@ -36,26 +36,26 @@ typedef struct wf_view {
 /* ---- what a component is ------------------------------------------------------------------- */
 
 typedef enum wf_port_role {
-  WF_PORT_TENSOR,     /* a plain named tensor */
-  WF_PORT_INPUT_IDS,  /* [batch, sequence] token ids */
-  WF_PORT_EMBEDS,     /* [batch, sequence, hidden] */
-  WF_PORT_MASK,       /* [batch, past + sequence] of ones: made by the backend from lengths */
-  WF_PORT_POSITIONS,  /* [batch, sequence]: made by the backend from lengths */
-  WF_PORT_STATE,      /* past or present of a layer: lives in the cache, never a view */
-  WF_PORT_LOGITS      /* [batch, sequence or 1, vocabulary] */
+  WF_PORT_TENSOR,    /* a plain named tensor */
+  WF_PORT_INPUT_IDS, /* [batch, sequence] token ids */
+  WF_PORT_EMBEDS,    /* [batch, sequence, hidden] */
+  WF_PORT_MASK,      /* [batch, past + sequence] of ones: made by the backend from lengths */
+  WF_PORT_POSITIONS, /* [batch, sequence]: made by the backend from lengths */
+  WF_PORT_STATE,     /* past or present of a layer: lives in the cache, never a view */
+  WF_PORT_LOGITS     /* [batch, sequence or 1, vocabulary] */
 } wf_port_role;
 
 typedef struct wf_port {
   const char *name;
   wf_port_role role;
   wf_dtype dtype;
-  int32_t rank;                       /* -1 unknown */
-  int64_t dims[WF_VIEW_MAX_RANK];     /* -1 where symbolic or unknown */
+  int32_t rank;                          /* -1 unknown */
+  int64_t dims[WF_VIEW_MAX_RANK];        /* -1 where symbolic or unknown */
   const char *symbols[WF_VIEW_MAX_RANK]; /* name of a symbolic axis, else NULL */
 } wf_port;
 
-/* One layer's state, and where it lies inside a block of its group. Layers with the same window form
- * a group; a group has its own block table, so that windowed layers can drop blocks alone. */
+/* One layer's state, and where it lies inside a block of its group. Layers with the same window
+ * form a group; a group has its own block table, so that windowed layers can drop blocks alone. */
 typedef struct wf_state_layer {
   int32_t group;
   int64_t window; /* 0: sees everything */
@@ -68,15 +68,16 @@ typedef struct wf_state_group {
 } wf_state_group;
 
 typedef struct wf_component_info {
-  const char *backend; /* "native" */
-  bool is_packed;      /* rows share one run; else they run one at a time */
+  const char *backend;        /* "native" */
+  bool is_packed;             /* rows share one run; else they run one at a time */
   const char *why_not_packed; /* "" when packed */
-  bool may_chunk;      /* a prompt may be cut into runs without a change of its bits */
-  const char *precision; /* what multiplies: "4-bit weights, int8 activations (block 32), exact off" */
+  bool may_chunk;             /* a prompt may be cut into runs without a change of its bits */
+  const char
+      *precision; /* what multiplies: "4-bit weights, int8 activations (block 32), exact off" */
   const char *cpu_level;
   size_t n_inputs, n_outputs;
   const wf_port *inputs, *outputs; /* in graph order */
-  int64_t vocab;       /* width of the logits; 0 without */
+  int64_t vocab;                   /* width of the logits; 0 without */
   size_t n_layers, n_groups;
   const wf_state_layer *layers;
   const wf_state_group *groups;
@@ -86,17 +87,20 @@ typedef struct wf_component_info {
 } wf_component_info;
 
 typedef struct wf_compile_options {
-  const char *root;          /* package folder: external data is confined to it */
-  const char *model;         /* the ONNX file, inside root */
+  const char *root;  /* folder that `model` is relative to and confined to; NULL: the caller has */
+  const char *model; /* the ONNX file; its external data is confined to the file's own folder */
   bool trust_links;
-  const wf_ports *ports;     /* which ports are a decoder's; NULL: a plain graph */
-  bool exact;                /* WF_MATMUL_EXACT for every weight */
+  const wf_ports *ports; /* which ports are a decoder's; NULL: a plain graph */
+  bool exact;            /* WF_MATMUL_EXACT for every weight */
   wf_kv_type kv;
   wf_cpu_level level;
-  const char *cache_dir;     /* packed weights go to a file there; NULL or unwritable: to memory */
+  const char *cache_dir; /* packed weights go to a file there; NULL or unwritable: to memory */
   /* Head size and the like where the graph leaves them symbolic: symbol = value. */
   size_t n_dim_values;
-  const struct wf_dim_value { const char *symbol; int64_t value; } *dim_values;
+  const struct wf_dim_value {
+    const char *symbol;
+    int64_t value;
+  } * dim_values;
   void (*progress)(void *user, uint64_t done, uint64_t total, const char *what); /* may be NULL */
   void *progress_user;
   wf_buf *report; /* `weft inspect`: graph before and after, fusions, choices; may be NULL */
@@ -107,8 +111,9 @@ typedef struct wf_backend_session wf_backend_session;
 
 /* ---- a run --------------------------------------------------------------------------------- */
 
-/* A row's cache for one group: blocks[i] holds tokens [(first_block + i) * 64, ...). Blocks up to token
- * past + n_new - 1 are there and those being appended to are writable and owned by this row alone. */
+/* A row's cache for one group: blocks[i] holds tokens [(first_block + i) * 64, ...). Blocks up to
+ * token past + n_new - 1 are there and those being appended to are writable and owned by this row
+ * alone. */
 typedef struct wf_kv_table {
   unsigned char *const *blocks;
   int64_t first_block, n_blocks;
@@ -116,16 +121,16 @@ typedef struct wf_kv_table {
 
 typedef struct wf_row {
   /* Decoder rows: */
-  const int32_t *ids;        /* [n_new], checked against the vocabulary by the caller */
+  const int32_t *ids; /* [n_new], checked against the vocabulary by the caller */
   int64_t n_new, past;
   const wf_kv_table *tables; /* [n_groups] */
   const int32_t *selected;   /* new tokens whose logits are wanted, ascending, [n_selected] */
   int64_t n_selected;
-  float *logits;             /* [n_selected, vocab], the caller's */
+  float *logits; /* [n_selected, vocab], the caller's */
   /* All rows: plain tensors by input index (data NULL: absent), and outputs as the backend leaves
    * them. Output views point into the session and are valid until its next run. */
   const wf_view *inputs;
-  wf_view *outputs;          /* [n_outputs] or NULL when none but logits are wanted */
+  wf_view *outputs; /* [n_outputs] or NULL when none but logits are wanted */
 } wf_row;
 
 /* Exact counts since a session opened. */
@@ -140,8 +145,8 @@ typedef struct wf_backend {
   weft_status (*compile)(wf_component **result, const wf_compile_options *options, weft_error *err);
   void (*release)(wf_component *c); /* any thread, once no session is open */
   const wf_component_info *(*info)(const wf_component *c);
-  /* `team` is the worker's; borrowed for the session's life. max_tokens: new tokens of the largest run,
-   * so that a warm step allocates nothing. */
+  /* `team` is the worker's; borrowed for the session's life. max_tokens: new tokens of the largest
+   * run, so that a warm step allocates nothing. */
   weft_status (*open)(wf_backend_session **result, const wf_component *c, wf_team *team,
                       int64_t max_tokens, weft_error *err);
   weft_status (*run)(wf_backend_session *s, const wf_row *rows, size_t n_rows, weft_error *err);
@@ -155,8 +160,8 @@ typedef struct wf_backend {
 extern const wf_backend wf_backend_native; /* src/backend/native */
 
 /* Compiles a component once. Owner: *result on success. Thread: any; the result is `immutable`.
- * Errors: PACKAGE_INVALID, UNSUPPORTED (an operator that is missing, by name, domain, version and node),
- *         OUT_OF_MEMORY, IO. */
+ * Errors: PACKAGE_INVALID, UNSUPPORTED (an operator that is missing, by name, domain, version and
+ * node), OUT_OF_MEMORY, IO. */
 static inline weft_status wf_component_compile(const wf_backend *b, wf_component **result,
                                                const wf_compile_options *o, weft_error *err) {
   return b->compile(result, o, err);
@@ -175,11 +180,12 @@ static inline weft_status wf_backend_session_open(const wf_backend *b, wf_backen
                                                   int64_t max_tokens, weft_error *err) {
   return b->open(result, c, team, max_tokens, err);
 }
-/* Errors: NOT_FINITE never (logits are the caller's to judge); INVALID_ARGUMENT (shapes that contradict
- * the graph), OUT_OF_MEMORY, BACKEND. After an error the rows' cache blocks past `past` are undefined,
- * those before are as they were. */
+/* Errors: NOT_FINITE never (logits are the caller's to judge); INVALID_ARGUMENT (shapes that
+ * contradict the graph), OUT_OF_MEMORY, BACKEND. After an error the rows' cache blocks past `past`
+ * are undefined, those before are as they were. */
 static inline weft_status wf_backend_session_run(const wf_backend *b, wf_backend_session *s,
-                                                 const wf_row *rows, size_t n_rows, weft_error *err) {
+                                                 const wf_row *rows, size_t n_rows,
+                                                 weft_error *err) {
   return b->run(s, rows, n_rows, err);
 }
 static inline void wf_backend_session_close(const wf_backend *b, wf_backend_session *s) {

@@ -23,7 +23,9 @@
 #endif
 /* The vector v has its value here: gcc would otherwise regroup integer sums into trees that need
  * more registers than there are. No instruction comes of it. */
-#if defined(__x86_64__)
+#if defined(__AVX512F__)
+#define WF_PIN(v) __asm__("" : "+v"(v))
+#elif defined(__x86_64__)
 #define WF_PIN(v) __asm__("" : "+x"(v))
 #elif defined(__aarch64__)
 #define WF_PIN(v) __asm__("" : "+w"(v))

@@ -59,7 +59,9 @@ static void copy_clean(char *dst, size_t dst_size, const char *src) {
     size_t used = wf_utf8_decode(src + at, n - at, &cp);
     const bool ok = used > 0 && cp >= 0x20 && cp != 0x7f && !(cp >= 0x80 && cp < 0xa0);
     if (used == 0) used = 1;
-    const char *piece = ok ? src + at : (cp == '\n' || cp == '\t') && used == 1 ? " " : "\xef\xbf\xbd";
+    const char *piece = ok                                        ? src + at
+                        : (cp == '\n' || cp == '\t') && used == 1 ? " "
+                                                                  : "\xef\xbf\xbd";
     const size_t piece_len = ok ? used : strlen(piece);
     if (out + piece_len + 1 > dst_size) break;
     memcpy(dst + out, piece, piece_len);

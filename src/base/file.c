@@ -19,7 +19,8 @@ static weft_status fail_errno(weft_error *err, const char *doing, const char *pa
   const int e = errno;
   const char *why = strerror_r(e, text, sizeof text); /* the GNU form returns its text */
   if (e == ENOMEM) return wf_fail_memory(err, 0, path);
-  return wf_fail(err, WEFT_IO, e == ENOENT ? "check the path" : "check the path, its permissions and the disk",
+  return wf_fail(err, WEFT_IO,
+                 e == ENOENT ? "check the path" : "check the path, its permissions and the disk",
                  "cannot %s '%s': %s", doing, path, why);
 }
 
@@ -187,8 +188,10 @@ static void flush(wf_writer *w) {
   while (done < w->n_pending && !w->error) {
     const ssize_t n = write(w->fd, w->pending + done, w->n_pending - done);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) w->error = errno;
-    else done += (size_t)n;
+    if (n < 0)
+      w->error = errno;
+    else
+      done += (size_t)n;
   }
   w->n_pending = 0;
 }

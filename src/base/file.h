@@ -71,8 +71,8 @@ void wf_path_list_free(char **names, size_t n);
  * `models--X/snapshots/REV`, inside that repository's own `blobs`), and is a regular file.
  * trust_links lifts the confinement of links, not of "..". Errors: PACKAGE_INVALID (outside, a
  * folder, missing: the sentence names both). *result: the canonical path (wf_free). */
-weft_status wf_path_confine(const char *root, const char *relative, bool trust_links,
-                            char **result, weft_error *err) WF_NODISCARD;
+weft_status wf_path_confine(const char *root, const char *relative, bool trust_links, char **result,
+                            weft_error *err) WF_NODISCARD;
 
 /* The user's cache folder for weft: $WEFT_CACHE, else $XDG_CACHE_HOME/weft, else
  * $HOME/.cache/weft; NULL when none of these is set (no HOME is fine) or memory is out.

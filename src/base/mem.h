@@ -33,19 +33,25 @@ void *wf_alloc_aligned(size_t n_bytes, size_t align) WF_NODISCARD;
 
 /* The only place where const is dropped; each use states its reason beside it. */
 static inline void *wf_unconst(const void *p) {
-  union { const void *c; void *m; } u;
+  union {
+    const void *c;
+    void *m;
+  } u;
   u.c = p;
   return u.m;
 }
 
 /* Growable array: `WF_VEC(int) v = {0};` then wf_vec_reserve. Members are public on purpose. */
-#define WF_VEC(type) struct { type *at; size_t n, capacity; }
+#define WF_VEC(type)    \
+  struct {              \
+    type *at;           \
+    size_t n, capacity; \
+  }
 /* Makes room for `more` further elements; false when memory is out (the vector is unchanged). */
 #define wf_vec_reserve(v, more) \
   wf_vec_reserve_(&(v)->at, &(v)->capacity, (v)->n, (more), sizeof *(v)->at)
 /* Appends one element; evaluates to false when memory is out. */
-#define wf_vec_push(v, value) \
-  (wf_vec_reserve((v), 1) ? ((v)->at[(v)->n++] = (value), true) : false)
+#define wf_vec_push(v, value) (wf_vec_reserve((v), 1) ? ((v)->at[(v)->n++] = (value), true) : false)
 #define wf_vec_free(v) (wf_free((v)->at), (v)->at = NULL, (v)->n = (v)->capacity = 0)
 bool wf_vec_reserve_(void *at_ptr, size_t *capacity, size_t n, size_t more, size_t size);
 

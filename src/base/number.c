@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers as text, independent of LC_NUMERIC: the one place that may call strtod_l and print floats.
- * The "C" locale object is asked for per thread and never freed by design of POSIX: newlocale with
- * the "C" name returns a static object in glibc and musl, so nothing is allocated. */
+/* Numbers as text, independent of LC_NUMERIC: the one place that may call strtod_l and print
+ * floats. The "C" locale object is asked for per thread and never freed by design of POSIX:
+ * newlocale with the "C" name returns a static object in glibc and musl, so nothing is allocated.
+ */
 #include <locale.h>
 #include <math.h>
 #include <stdio.h>

@@ -30,9 +30,12 @@ char *wf_path_join(const char *a, const char *b) {
 char *wf_path_dir(const char *path) {
   const char *slash = strrchr(path, '/');
   wf_buf text = {0};
-  if (!slash) wf_buf_putc(&text, '.');
-  else if (slash == path) wf_buf_putc(&text, '/');
-  else wf_buf_add(&text, path, (size_t)(slash - path));
+  if (!slash)
+    wf_buf_putc(&text, '.');
+  else if (slash == path)
+    wf_buf_putc(&text, '/');
+  else
+    wf_buf_add(&text, path, (size_t)(slash - path));
   return wf_buf_take(&text);
 }
 
@@ -51,8 +54,8 @@ weft_status wf_path_make_dirs(const char *path, bool is_private, weft_error *err
     *p = '\0';
     if (mkdir(text, is_private ? 0700 : 0777) != 0 && errno != EEXIST && !wf_path_is_dir(text)) {
       char why[128];
-      st = wf_fail(err, WEFT_IO, "choose a folder that can be written", "cannot make folder '%s': %s",
-                   text, strerror_r(errno, why, sizeof why));
+      st = wf_fail(err, WEFT_IO, "choose a folder that can be written",
+                   "cannot make folder '%s': %s", text, strerror_r(errno, why, sizeof why));
       break;
     }
     if (kept == '\0') {
@@ -131,8 +134,10 @@ static bool leaves_by_dots(const char *relative) {
   if (relative[0] == '/') return true;
   while (*relative) {
     const size_t n = strcspn(relative, "/");
-    if (n == 2 && relative[0] == '.' && relative[1] == '.') depth--;
-    else if (n > 0 && !(n == 1 && relative[0] == '.')) depth++;
+    if (n == 2 && relative[0] == '.' && relative[1] == '.')
+      depth--;
+    else if (n > 0 && !(n == 1 && relative[0] == '.'))
+      depth++;
     if (depth < 0) return true;
     relative += n;
     while (*relative == '/') relative++;
@@ -160,8 +165,9 @@ weft_status wf_path_confine(const char *root, const char *relative, bool trust_l
   }
   if (!real_root || !real) {
     char why[128];
-    st = wf_fail(err, WEFT_PACKAGE_INVALID, "complete the package", "cannot open '%s' of package '%s': %s",
-                 relative, root, strerror_r(errno, why, sizeof why));
+    st = wf_fail(err, WEFT_PACKAGE_INVALID, "complete the package",
+                 "cannot open '%s' of package '%s': %s", relative, root,
+                 strerror_r(errno, why, sizeof why));
     goto out;
   }
   if (!lies_under(real, real_root) && !trust_links) {
@@ -174,8 +180,8 @@ weft_status wf_path_confine(const char *root, const char *relative, bool trust_l
     }
   }
   if (stat(real, &info) != 0 || !S_ISREG(info.st_mode)) {
-    st = wf_fail(err, WEFT_PACKAGE_INVALID, "name a regular file", "'%s' of package '%s' is not a file",
-                 relative, root);
+    st = wf_fail(err, WEFT_PACKAGE_INVALID, "name a regular file",
+                 "'%s' of package '%s' is not a file", relative, root);
     goto out;
   }
   *result = real;

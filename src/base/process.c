@@ -20,9 +20,12 @@ static const struct {
   wf_cpu_level level;
   const char *name;
 } level_names[] = {
-    {WF_CPU_REF, "ref"},           {WF_CPU_AVX2, "avx2"},
-    {WF_CPU_AVX512, "avx512"},     {WF_CPU_AVX512VNNI, "avx512vnni"},
-    {WF_CPU_AVX512BF16, "avx512bf16"}, {WF_CPU_NEON, "neon"},
+    {WF_CPU_REF, "ref"},
+    {WF_CPU_AVX2, "avx2"},
+    {WF_CPU_AVX512, "avx512"},
+    {WF_CPU_AVX512VNNI, "avx512vnni"},
+    {WF_CPU_AVX512BF16, "avx512bf16"},
+    {WF_CPU_NEON, "neon"},
     {WF_CPU_NEON_DOTPROD, "neondot"},
 };
 
@@ -47,11 +50,11 @@ static uint64_t read_xcr0(void) {
 }
 
 wf_cpu_level wf_cpu_best(void) {
-  enum { OSXSAVE = 1 << 27, FMA = 1 << 12, F16C = 1 << 29 };               /* leaf 1, ecx */
+  enum { OSXSAVE = 1 << 27, FMA = 1 << 12, F16C = 1 << 29 };                      /* leaf 1, ecx */
   enum { AVX2 = 1 << 5, BMI2 = 1 << 8, F = 1 << 16, DQ = 1 << 17, BW = 1 << 30 }; /* leaf 7, ebx */
-  enum { VNNI = 1 << 11 };                                                 /* leaf 7, ecx */
-  enum { BF16 = 1 << 5 };                                                  /* leaf 7.1, eax */
-  const unsigned vl = 1u << 31;                                            /* leaf 7, ebx */
+  enum { VNNI = 1 << 11 };                                                        /* leaf 7, ecx */
+  enum { BF16 = 1 << 5 };       /* leaf 7.1, eax */
+  const unsigned vl = 1u << 31; /* leaf 7, ebx */
   unsigned a, b, c, d;
   if (!__get_cpuid(1, &a, &b, &c, &d)) return WF_CPU_REF;
   if (!(c & OSXSAVE) || !(c & FMA) || !(c & F16C)) return WF_CPU_REF;

@@ -83,11 +83,15 @@ void wf_buf_printf(wf_buf *b, const char *fmt, ...) {
 void wf_buf_add_utf8(wf_buf *b, uint32_t cp) {
   char text[4];
   const size_t n = wf_utf8_encode(cp, text);
-  if (n) wf_buf_add(b, text, n);
-  else wf_buf_puts(b, "\xef\xbf\xbd");
+  if (n)
+    wf_buf_add(b, text, n);
+  else
+    wf_buf_puts(b, "\xef\xbf\xbd");
 }
 
-static void add_u16_escape(wf_buf *b, uint32_t unit) { wf_buf_printf(b, "\\u%04x", (unsigned)unit); }
+static void add_u16_escape(wf_buf *b, uint32_t unit) {
+  wf_buf_printf(b, "\\u%04x", (unsigned)unit);
+}
 
 static void add_json_char(wf_buf *b, uint32_t cp, const char *bytes, size_t n, bool ascii) {
   static const char named[] = "\"\"\\\\\bb\ff\nn\rr\tt";

@@ -120,8 +120,8 @@ weft_status wf_team_create(wf_team **result, int n_threads, weft_error *err) {
     h->team = t;
     h->index = i;
     if (pthread_create(&h->thread, NULL, helper_main, h) != 0) {
-      st = wf_fail(err, WEFT_OUT_OF_MEMORY, "use fewer threads", "cannot start thread %d of %d", i + 1,
-                   n_threads);
+      st = wf_fail(err, WEFT_OUT_OF_MEMORY, "use fewer threads", "cannot start thread %d of %d",
+                   i + 1, n_threads);
       break;
     }
     t->n_started++;

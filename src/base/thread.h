@@ -8,9 +8,9 @@
 
 #include "base/error.h"
 
-/* The role of a worker's thread for clang's thread-safety analysis: never defined, only named. It is
- * entered where a worker's work begins (its main function, or the lock that makes a caller the worker),
- * and what belongs to a worker is guarded by it. */
+/* The role of a worker's thread for clang's thread-safety analysis: never defined, only named. It
+ * is entered where a worker's work begins (its main function, or the lock that makes a caller the
+ * worker), and what belongs to a worker is guarded by it. */
 typedef struct WF_CAPABILITY("role") wf_role wf_role;
 struct WF_CAPABILITY("role") wf_role {
   char unused;

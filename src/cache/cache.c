@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Blocks come from slabs: stretches of address space reserved at once and paid for page by page as they
- * are written. In front of each block stands nothing; its count and slab are found by address. */
+/* Blocks come from slabs: stretches of address space reserved at once and paid for page by page as
+ * they are written. In front of each block stands nothing; its count and slab are found by address.
+ */
 #include "cache/cache.h"
 
 #include <string.h>
@@ -155,7 +156,8 @@ weft_status wf_kv_sequence_init(wf_kv_sequence *s, wf_kv_pool *pool, int64_t max
 static void clear(wf_kv_sequence *s) {
   for (size_t g = 0; g < s->pool->n_groups; g++) {
     wf_kv_table *t = &s->tables[g];
-    for (int64_t i = 0; i < t->n_blocks; i++) drop_block(s->pool, &s->pool->groups[g], s->blocks[g][i]);
+    for (int64_t i = 0; i < t->n_blocks; i++)
+      drop_block(s->pool, &s->pool->groups[g], s->blocks[g][i]);
     t->n_blocks = t->first_block = 0;
   }
   s->length = 0;
@@ -214,7 +216,8 @@ weft_status wf_kv_sequence_reserve(wf_kv_sequence *s, int64_t n_new, weft_error 
     while (t->first_block + t->n_blocks <= last) {
       unsigned char *block = take_block(s->pool, &s->pool->groups[g], err);
       if (!block) {
-        while (t->n_blocks > had) drop_block(s->pool, &s->pool->groups[g], s->blocks[g][--t->n_blocks]);
+        while (t->n_blocks > had)
+          drop_block(s->pool, &s->pool->groups[g], s->blocks[g][--t->n_blocks]);
         return err->status;
       }
       s->blocks[g][t->n_blocks++] = block;
@@ -262,7 +265,8 @@ bool wf_kv_sequence_truncate(wf_kv_sequence *s, int64_t length) {
   for (size_t g = 0; g < s->pool->n_groups; g++) {
     wf_kv_table *t = &s->tables[g];
     const int64_t keep = (length + WF_KV_BLOCK_TOKENS - 1) / WF_KV_BLOCK_TOKENS - t->first_block;
-    while (t->n_blocks > keep) drop_block(s->pool, &s->pool->groups[g], s->blocks[g][--t->n_blocks]);
+    while (t->n_blocks > keep)
+      drop_block(s->pool, &s->pool->groups[g], s->blocks[g][--t->n_blocks]);
   }
   return true;
 }

@@ -33,8 +33,9 @@ static void print_help(const cli_command *c, const cli_option *const *tables, si
   for (size_t t = 0; t < n_tables; t++) {
     for (const cli_option *o = tables[t]; o->name; o++) {
       char left[64];
-      snprintf(left, sizeof left, "%s%s%s%s%s", o->name, o->alias ? ", " : "", o->alias ? o->alias : "",
-               o->kind == CLI_FLAG ? "" : " ", o->kind == CLI_FLAG ? "" : o->value);
+      snprintf(left, sizeof left, "%s%s%s%s%s", o->name, o->alias ? ", " : "",
+               o->alias ? o->alias : "", o->kind == CLI_FLAG ? "" : " ",
+               o->kind == CLI_FLAG ? "" : o->value);
       wf_buf_printf(&b, "  %-30s %s\n", left, o->help);
     }
   }
@@ -59,8 +60,8 @@ static int bad_value(const cli_command *c, const cli_option *o, const char *text
       return code;
     }
     case CLI_SEED:
-      return cli_usage(c, "%s wants a whole number from 0 to 18446744073709551615, not '%s'", o->name,
-                       text);
+      return cli_usage(c, "%s wants a whole number from 0 to 18446744073709551615, not '%s'",
+                       o->name, text);
     case CLI_CHOICE:
       return cli_usage(c, "%s is one of %s, not '%s'", o->name, o->value, text);
     case CLI_FLAG:
@@ -123,7 +124,8 @@ static int take_value(const cli_command *c, const cli_option *o, const char *tex
   return -1;
 }
 
-/* "-5" and "-.5" after an option that takes a value are that value; elsewhere "-" alone is stdin. */
+/* "-5" and "-.5" after an option that takes a value are that value; elsewhere "-" alone is stdin.
+ */
 static bool looks_like_option(const char *arg) { return arg[0] == '-' && arg[1] != '\0'; }
 
 int cli_parse(const cli_command *c, int argc, char **argv, const cli_option *const *tables,
@@ -197,23 +199,30 @@ bool cli_parse_ids(const char *text, int32_t **ids, size_t *n) {
 
 /* ---- shared option groups ------------------------------------------------------------------- */
 
-void cli_model_options_init(cli_model_options *o) {
-  *o = (cli_model_options){.log = 1};
-}
+void cli_model_options_init(cli_model_options *o) { *o = (cli_model_options){.log = 1}; }
 
 void cli_model_table(cli_model_options *o, cli_option table[CLI_N_MODEL_OPTIONS]) {
   const cli_option rows[CLI_N_MODEL_OPTIONS] = {
-      {"--backend", NULL, CLI_CHOICE, &o->backend, NULL, 0, 0, "native|ort|auto", "what executes the model"},
-      {"--threads", "-t", CLI_INT, &o->threads, NULL, 1, 1024, "N", "threads (default: all that may be used)"},
-      {"--kv", NULL, CLI_CHOICE, &o->kv, NULL, 0, 0, "f16|f32|q8", "element type of the key/value cache"},
-      {"--context", "-c", CLI_INT, &o->context, NULL, 1, 1 << 30, "N", "tokens a conversation may have"},
+      {"--backend", NULL, CLI_CHOICE, &o->backend, NULL, 0, 0, "native|ort|auto",
+       "what executes the model"},
+      {"--threads", "-t", CLI_INT, &o->threads, NULL, 1, 1024, "N",
+       "threads (default: all that may be used)"},
+      {"--kv", NULL, CLI_CHOICE, &o->kv, NULL, 0, 0, "f16|f32|q8",
+       "element type of the key/value cache"},
+      {"--context", "-c", CLI_INT, &o->context, NULL, 1, 1 << 30, "N",
+       "tokens a conversation may have"},
       {"--precision", NULL, CLI_CHOICE, &o->precision, &o->precision_given, 0, 0, "fast|exact",
        "exact multiplies in fp32"},
-      {"--chunk", NULL, CLI_INT, &o->chunk, NULL, 1, 65536, "N", "tokens of a prompt read at a time"},
-      {"--model-file", NULL, CLI_TEXT, &o->model_file, NULL, 0, 0, "NAME", "which ONNX file of the package"},
-      {"--trust-links", NULL, CLI_FLAG, &o->trust_links, NULL, 0, 0, NULL, "follow links out of the package"},
-      {"--no-cache", NULL, CLI_FLAG, &o->no_cache, NULL, 0, 0, NULL, "keep packed weights in memory only"},
-      {"--log", NULL, CLI_CHOICE, &o->log, NULL, 0, 0, "error|warning|info|debug", "what to say on stderr"},
+      {"--chunk", NULL, CLI_INT, &o->chunk, NULL, 1, 65536, "N",
+       "tokens of a prompt read at a time"},
+      {"--model-file", NULL, CLI_TEXT, &o->model_file, NULL, 0, 0, "NAME",
+       "which ONNX file of the package"},
+      {"--trust-links", NULL, CLI_FLAG, &o->trust_links, NULL, 0, 0, NULL,
+       "follow links out of the package"},
+      {"--no-cache", NULL, CLI_FLAG, &o->no_cache, NULL, 0, 0, NULL,
+       "keep packed weights in memory only"},
+      {"--log", NULL, CLI_CHOICE, &o->log, NULL, 0, 0, "error|warning|info|debug",
+       "what to say on stderr"},
       {NULL, NULL, CLI_FLAG, NULL, NULL, 0, 0, NULL, NULL}};
   memcpy(table, rows, sizeof rows);
 }
@@ -248,7 +257,8 @@ void cli_decoding_table(cli_decoding_options *o, cli_option table[CLI_N_DECODING
   const double big = 1e30;
   const cli_option rows[CLI_N_DECODING_OPTIONS] = {
       {"--greedy", NULL, CLI_FLAG, &o->greedy, NULL, 0, 0, NULL, "always the likeliest token"},
-      {"--temperature", "--temp", CLI_NUMBER, &o->temperature, &o->has_temperature, 0, big, "F", "0 is greedy"},
+      {"--temperature", "--temp", CLI_NUMBER, &o->temperature, &o->has_temperature, 0, big, "F",
+       "0 is greedy"},
       {"--top-k", NULL, CLI_INT, &o->top_k, &o->has_top_k, 0, INT32_MAX, "N", "0 is off"},
       {"--top-p", NULL, CLI_NUMBER, &o->top_p, &o->has_top_p, 0, 1, "F", "0 is greedy"},
       {"--min-p", NULL, CLI_NUMBER, &o->min_p, &o->has_min_p, 0, 1, "F", "0 is off"},
@@ -259,13 +269,18 @@ void cli_decoding_table(cli_decoding_options *o, cli_option table[CLI_N_DECODING
        "on generated tokens"},
       {"--frequency-penalty", NULL, CLI_NUMBER, &o->frequency, &o->has_frequency, -big, big, "F",
        "on generated tokens"},
-      {"--logit-bias", NULL, CLI_LIST, &o->biases, NULL, 0, 0, "ID=F", "added to a token's logit (repeatable)"},
+      {"--logit-bias", NULL, CLI_LIST, &o->biases, NULL, 0, 0, "ID=F",
+       "added to a token's logit (repeatable)"},
       {"--seed", NULL, CLI_SEED, &o->seed, &o->has_seed, 0, 0, "N", "same seed, same text"},
       {"--stop", NULL, CLI_LIST, &o->stops, NULL, 0, 0, "TEXT", "ends the answer (repeatable)"},
-      {"--max-tokens", "-n", CLI_INT, &o->max_tokens, &o->has_max_tokens, 0, INT32_MAX, "N", "at most so many tokens"},
-      {"--ignore-eos", NULL, CLI_FLAG, &o->ignore_eos, NULL, 0, 0, NULL, "never choose an end token"},
-      {"--logprobs", NULL, CLI_INT, &o->logprobs, &o->has_logprobs, 0, 100, "N", "with N alternatives (--json)"},
-      {"--lookup", NULL, CLI_INT, &o->lookup, NULL, 0, 64, "N", "guess up to N tokens from the text (greedy)"},
+      {"--max-tokens", "-n", CLI_INT, &o->max_tokens, &o->has_max_tokens, 0, INT32_MAX, "N",
+       "at most so many tokens"},
+      {"--ignore-eos", NULL, CLI_FLAG, &o->ignore_eos, NULL, 0, 0, NULL,
+       "never choose an end token"},
+      {"--logprobs", NULL, CLI_INT, &o->logprobs, &o->has_logprobs, 0, 100, "N",
+       "with N alternatives (--json)"},
+      {"--lookup", NULL, CLI_INT, &o->lookup, NULL, 0, 64, "N",
+       "guess up to N tokens from the text (greedy)"},
       {NULL, NULL, CLI_FLAG, NULL, NULL, 0, 0, NULL, NULL}};
   memcpy(table, rows, sizeof rows);
 }

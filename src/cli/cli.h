@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command line. Owns: arguments, terminals, signals, what is printed where. It sees include/weft/ and
- * base only, so that whatever it can do, a program that embeds weft can do as well. One file a command. */
+/* The command line. Owns: arguments, terminals, signals, what is printed where. It sees
+ * include/weft/ and base only, so that whatever it can do, a program that embeds weft can do as
+ * well. One file a command. */
 #ifndef WF_CLI_H
 #define WF_CLI_H
 
@@ -14,7 +15,8 @@
 
 enum { CLI_USAGE = 2, CLI_INTERRUPTED = 130 };
 
-/* ---- arguments --------------------------------------------------------------------------------- */
+/* ---- arguments ---------------------------------------------------------------------------------
+ */
 
 typedef enum cli_kind {
   CLI_FLAG,   /* bool */
@@ -42,9 +44,9 @@ typedef struct cli_command {
   int (*run)(const struct cli_command *self, int argc, char **argv);
 } cli_command;
 
-/* Reads argv (without the command) into the options' targets; what is left goes to `rest`. Returns -1 to
- * go on, else the exit code: 0 after --help, 2 after a usage error that names the option. Lists of several
- * option tables are given one after another, ended by a row without a name. */
+/* Reads argv (without the command) into the options' targets; what is left goes to `rest`. Returns
+ * -1 to go on, else the exit code: 0 after --help, 2 after a usage error that names the option.
+ * Lists of several option tables are given one after another, ended by a row without a name. */
 int cli_parse(const cli_command *c, int argc, char **argv, const cli_option *const *tables,
               size_t n_tables, cli_texts *rest);
 /* "weft run: ..." on stderr; always 2. */
@@ -57,7 +59,8 @@ int cli_fail_memory(void);
 bool cli_parse_ids(const char *text, int32_t **ids, size_t *n);
 bool cli_parse_counts(const char *text, int64_t lo, int64_t hi, int64_t **values, size_t *n);
 
-/* ---- output -------------------------------------------------------------------------------------- */
+/* ---- output
+ * -------------------------------------------------------------------------------------- */
 
 /* stdout: written at once, failures remembered; cli_out_close gives 0 or the exit code for them. */
 void cli_out(const void *bytes, size_t n);
@@ -65,7 +68,8 @@ void cli_puts(const char *text);
 int cli_out_close(int code);
 void cli_err(const char *fmt, ...) WF_PRINTF(1, 2);
 
-/* ---- the process ---------------------------------------------------------------------------------- */
+/* ---- the process
+ * ---------------------------------------------------------------------------------- */
 
 void cli_process_init(void); /* file descriptors, LC_CTYPE, signals */
 /* What SIGINT cancels; NULL: it ends the program with 130. */
@@ -73,7 +77,8 @@ void cli_interrupt_target(weft_cancel *c);
 bool cli_was_interrupted(void);
 void cli_interrupt_clear(void);
 
-/* ---- options that several commands share --------------------------------------------------------- */
+/* ---- options that several commands share
+ * --------------------------------------------------------- */
 
 typedef struct cli_model_options {
   int64_t threads, context, chunk;
@@ -88,8 +93,8 @@ void cli_model_table(cli_model_options *o, cli_option table[CLI_N_MODEL_OPTIONS]
 void cli_model_take(const cli_model_options *o, bool exact_by_default, weft_model_options *result);
 
 typedef struct cli_decoding_options {
-  bool greedy, ignore_eos, has_temperature, has_top_k, has_top_p, has_min_p, has_typical, has_repetition,
-      has_presence, has_frequency, has_seed, has_logprobs, has_max_tokens;
+  bool greedy, ignore_eos, has_temperature, has_top_k, has_top_p, has_min_p, has_typical,
+      has_repetition, has_presence, has_frequency, has_seed, has_logprobs, has_max_tokens;
   float temperature, top_p, min_p, typical_p, repetition, presence, frequency;
   int64_t top_k, max_tokens, logprobs, lookup;
   uint64_t seed;
@@ -99,11 +104,13 @@ enum { CLI_N_DECODING_OPTIONS = 17 };
 void cli_decoding_init(cli_decoding_options *o);
 void cli_decoding_deinit(cli_decoding_options *o);
 void cli_decoding_table(cli_decoding_options *o, cli_option table[CLI_N_DECODING_OPTIONS]);
-/* *biases is the caller's (wf_free) and must outlive the options' use. Returns -1 or an exit code. */
+/* *biases is the caller's (wf_free) and must outlive the options' use. Returns -1 or an exit code.
+ */
 int cli_decoding_take(const cli_command *c, const cli_decoding_options *o, weft_bias **biases,
                       weft_generation_options *result);
 
-/* ---- NumPy files ----------------------------------------------------------------------------------- */
+/* ---- NumPy files
+ * ----------------------------------------------------------------------------------- */
 
 typedef struct cli_array {
   int dtype; /* ONNX's number */
@@ -119,7 +126,8 @@ weft_status cli_npy_write(const char *path, const weft_tensor *t, weft_error *er
 weft_status cli_array_parse(const char *text, const weft_tensor *port, cli_array *a,
                             weft_error *err) WF_NODISCARD;
 
-/* ---- commands ---------------------------------------------------------------------------------------- */
+/* ---- commands
+ * ---------------------------------------------------------------------------------------- */
 
 int cmd_run(const cli_command *c, int argc, char **argv);
 int cmd_import(const cli_command *c, int argc, char **argv);
@@ -147,6 +155,7 @@ typedef struct cli_chat {
 } cli_chat;
 int cli_repl(cli_chat *chat);
 /* Prints an answer as it comes; *code gets the exit code so far. */
-weft_status cli_stream_answer(weft_generation *g, wf_buf *keep, weft_result *result, weft_error *err);
+weft_status cli_stream_answer(weft_generation *g, wf_buf *keep, weft_result *result,
+                              weft_error *err);
 
 #endif

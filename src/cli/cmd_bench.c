@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* weft bench: how fast a model reads a prompt and writes an answer. Token ids are drawn from a fixed
- * seed, so that runs compare; what they say does not change the work. */
+/* weft bench: how fast a model reads a prompt and writes an answer. Token ids are drawn from a
+ * fixed seed, so that runs compare; what they say does not change the work. */
 #include <string.h>
 
 #include "base/process.h"
@@ -58,9 +58,11 @@ out:
 
 static void add_row(wf_buf *b, bool is_first, const setting *s, double prefill, double decode,
                     uint64_t load_ms) {
-  wf_buf_printf(b, "%s{\"threads\": %lld, \"prompt_tokens\": %lld, \"decode_tokens\": %lld, \"depth\": %lld, ",
-                is_first ? "" : ",\n ", (long long)s->threads, (long long)s->prompt, (long long)s->decode,
-                (long long)s->depth);
+  wf_buf_printf(
+      b,
+      "%s{\"threads\": %lld, \"prompt_tokens\": %lld, \"decode_tokens\": %lld, \"depth\": %lld, ",
+      is_first ? "" : ",\n ", (long long)s->threads, (long long)s->prompt, (long long)s->decode,
+      (long long)s->depth);
   wf_buf_puts(b, "\"prefill_tokens_per_second\": ");
   wf_buf_add_f64(b, prefill);
   wf_buf_puts(b, ", \"decode_tokens_per_second\": ");
@@ -71,10 +73,11 @@ static void add_row(wf_buf *b, bool is_first, const setting *s, double prefill, 
 
 static void add_line(wf_buf *b, bool is_first, const setting *s, double prefill, double decode,
                      uint64_t load_ms) {
-  if (is_first) wf_buf_puts(b, "threads  prompt  decode  depth  read tok/s  write tok/s  load ms  peak MiB\n");
+  if (is_first)
+    wf_buf_puts(b, "threads  prompt  decode  depth  read tok/s  write tok/s  load ms  peak MiB\n");
   wf_buf_printf(b, "%7lld %7lld %7lld %6lld %11lld %12lld %8llu %9llu\n", (long long)s->threads,
-                (long long)s->prompt, (long long)s->decode, (long long)s->depth, (long long)(prefill + 0.5),
-                (long long)(decode + 0.5), (unsigned long long)load_ms,
+                (long long)s->prompt, (long long)s->decode, (long long)s->depth,
+                (long long)(prefill + 0.5), (long long)(decode + 0.5), (unsigned long long)load_ms,
                 (unsigned long long)(wf_memory_peak() >> 20));
 }
 
@@ -83,11 +86,11 @@ typedef struct counts {
   size_t n;
 } counts;
 
-static int read_counts(const cli_command *c, const char *name, const char *text, int64_t lo, int64_t hi,
-                       counts *result) {
+static int read_counts(const cli_command *c, const char *name, const char *text, int64_t lo,
+                       int64_t hi, counts *result) {
   if (cli_parse_counts(text, lo, hi, &result->at, &result->n)) return -1;
-  return cli_usage(c, "%s wants whole numbers from %lld to %lld separated by commas, not '%s'", name,
-                   (long long)lo, (long long)hi, text);
+  return cli_usage(c, "%s wants whole numbers from %lld to %lld separated by commas, not '%s'",
+                   name, (long long)lo, (long long)hi, text);
 }
 
 int cmd_bench(const cli_command *c, int argc, char **argv) {

@@ -50,7 +50,8 @@ static weft_status read_input(const weft_graph *g, const char *text, cli_array *
   return WEFT_OK;
 }
 
-static weft_status write_outputs(const char *dir, const weft_tensor *outputs, size_t n, weft_error *err) {
+static weft_status write_outputs(const char *dir, const weft_tensor *outputs, size_t n,
+                                 weft_error *err) {
   WF_RETURN_IF_ERROR(wf_path_make_dirs(dir, false, err));
   for (size_t i = 0; i < n; i++) {
     if (!outputs[i].name) continue;
@@ -58,14 +59,14 @@ static weft_status write_outputs(const char *dir, const weft_tensor *outputs, si
     for (const char *p = outputs[i].name; *p; p++) wf_buf_putc(&name, *p == '/' ? '_' : *p);
     wf_buf_puts(&name, ".npy");
     char *path = name.failed ? NULL : wf_path_join(dir, name.at);
-    const weft_status st = path ? cli_npy_write(path, &outputs[i], err) : wf_fail_memory(err, 0, "a path");
+    const weft_status st =
+        path ? cli_npy_write(path, &outputs[i], err) : wf_fail_memory(err, 0, "a path");
     wf_free(path);
     wf_buf_deinit(&name);
     if (st != WEFT_OK) return st;
   }
   return WEFT_OK;
 }
-
 
 int cmd_exec(const cli_command *c, int argc, char **argv) {
   int code;
@@ -80,10 +81,11 @@ int cmd_exec(const cli_command *c, int argc, char **argv) {
   cli_array *arrays = NULL;
   weft_tensor *in = NULL, *out_tensors = NULL;
   char *path = NULL;
-  const cli_option own[] = {
-      {"--input", "-i", CLI_LIST, &inputs, NULL, 0, 0, "NAME=X", "a .npy file or a value (repeatable)"},
-      {"--output-dir", "-o", CLI_TEXT, &dir, NULL, 0, 0, "DIR", "where every output goes as NAME.npy"},
-      {NULL, NULL, CLI_FLAG, NULL, NULL, 0, 0, NULL, NULL}};
+  const cli_option own[] = {{"--input", "-i", CLI_LIST, &inputs, NULL, 0, 0, "NAME=X",
+                             "a .npy file or a value (repeatable)"},
+                            {"--output-dir", "-o", CLI_TEXT, &dir, NULL, 0, 0, "DIR",
+                             "where every output goes as NAME.npy"},
+                            {NULL, NULL, CLI_FLAG, NULL, NULL, 0, 0, NULL, NULL}};
   cli_model_options_init(&mo);
   cli_model_table(&mo, model_table);
   const cli_option *const tables[] = {own, model_table};
@@ -102,7 +104,8 @@ int cmd_exec(const cli_command *c, int argc, char **argv) {
   }
   st = weft_model_file(rest.at[0], &options, &path, &err);
   if (st == WEFT_OK) st = weft_graph_open(&g, path, &options, &err);
-  for (size_t i = 0; i < inputs.n && st == WEFT_OK; i++) st = read_input(g, inputs.at[i], &arrays[i], &in[i], &err);
+  for (size_t i = 0; i < inputs.n && st == WEFT_OK; i++)
+    st = read_input(g, inputs.at[i], &arrays[i], &in[i], &err);
   if (st == WEFT_OK) {
     const size_t n = weft_graph_n_outputs(g);
     out_tensors = wf_calloc(n + 1, sizeof *out_tensors);
@@ -171,8 +174,13 @@ int cmd_logits(const cli_command *c, int argc, char **argv) {
     }
     st = weft_generation_append_logits(g, ids, n, logits, n_logits, &err);
     const int64_t dims[2] = {(int64_t)n, info.vocab};
-    const weft_tensor t = {.struct_size = sizeof t, .name = "logits", .dtype = 1, .rank = 2, .dims = dims,
-                           .data = logits, .n_bytes = n_logits * sizeof *logits};
+    const weft_tensor t = {.struct_size = sizeof t,
+                           .name = "logits",
+                           .dtype = 1,
+                           .rank = 2,
+                           .dims = dims,
+                           .data = logits,
+                           .n_bytes = n_logits * sizeof *logits};
     if (st == WEFT_OK) st = cli_npy_write(output, &t, &err);
   }
   code = st == WEFT_OK ? 0 : cli_fail(&err);

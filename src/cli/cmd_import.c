@@ -14,7 +14,8 @@ int cmd_import(const cli_command *c, int argc, char **argv) {
   weft_import_options options;
   const cli_option own[] = {
       {"--output", "-o", CLI_TEXT, &dir, NULL, 0, 0, "DIR", "the package folder to make"},
-      {"--portable", NULL, CLI_FLAG, &portable, NULL, 0, 0, NULL, "only what other runtimes take too"},
+      {"--portable", NULL, CLI_FLAG, &portable, NULL, 0, 0, NULL,
+       "only what other runtimes take too"},
       {"--dequantize", NULL, CLI_FLAG, &dequantize, NULL, 0, 0, NULL, "fp32 weights"},
       {NULL, NULL, CLI_FLAG, NULL, NULL, 0, 0, NULL, NULL}};
   const cli_option *const tables[] = {own};
@@ -80,9 +81,10 @@ int cmd_inspect(const cli_command *c, int argc, char **argv) {
   weft_model_options options;
   weft_error err = {0};
   char *text = NULL;
-  const cli_option own[] = {{"--json", NULL, CLI_FLAG, &json, NULL, 0, 0, NULL, "as a JSON object"},
-                            {"--dot", NULL, CLI_FLAG, &dot, NULL, 0, 0, NULL, "the graph for Graphviz"},
-                            {NULL, NULL, CLI_FLAG, NULL, NULL, 0, 0, NULL, NULL}};
+  const cli_option own[] = {
+      {"--json", NULL, CLI_FLAG, &json, NULL, 0, 0, NULL, "as a JSON object"},
+      {"--dot", NULL, CLI_FLAG, &dot, NULL, 0, 0, NULL, "the graph for Graphviz"},
+      {NULL, NULL, CLI_FLAG, NULL, NULL, 0, 0, NULL, NULL}};
   cli_model_options_init(&mo);
   cli_model_table(&mo, model_table);
   const cli_option *const tables[] = {own, model_table};
@@ -93,8 +95,13 @@ int cmd_inspect(const cli_command *c, int argc, char **argv) {
     goto out;
   }
   cli_model_take(&mo, false, &options);
-  code = weft_inspect(rest.at[0], &options, json ? "json" : dot ? "dot" : "text", &text, &err) == WEFT_OK
-             ? 0 : cli_fail(&err);
+  code = weft_inspect(rest.at[0], &options,
+                      json  ? "json"
+                      : dot ? "dot"
+                            : "text",
+                      &text, &err) == WEFT_OK
+             ? 0
+             : cli_fail(&err);
   if (code == 0) cli_puts(text);
 out:
   weft_free(text);

@@ -15,7 +15,7 @@ typedef struct run_arguments {
 } run_arguments;
 
 typedef struct answer_sink {
-  wf_buf *keep;     /* the whole text; NULL: not wanted */
+  wf_buf *keep; /* the whole text; NULL: not wanted */
   bool is_streamed;
   wf_buf *logprobs; /* JSON entries; NULL: not wanted */
   weft_model *model;
@@ -61,7 +61,8 @@ static int on_token(void *user, weft_generation *g, const weft_token *token) {
   return 0;
 }
 
-weft_status cli_stream_answer(weft_generation *g, wf_buf *keep, weft_result *result, weft_error *err) {
+weft_status cli_stream_answer(weft_generation *g, wf_buf *keep, weft_result *result,
+                              weft_error *err) {
   answer_sink sink = {.keep = keep, .is_streamed = true};
   return weft_generation_run(g, on_token, &sink, result, err);
 }
@@ -77,8 +78,8 @@ static void add_ms(wf_buf *b, const char *name, double v) {
   wf_buf_add_f64(b, (double)(int64_t)(v * 1000 + 0.5) / 1000); /* to the microsecond */
 }
 
-static void print_json(weft_model *model, const weft_generation *g, const weft_result *r, wf_buf *text,
-                       wf_buf *logprobs, const weft_error *err, weft_status st) {
+static void print_json(weft_model *model, const weft_generation *g, const weft_result *r,
+                       wf_buf *text, wf_buf *logprobs, const weft_error *err, weft_status st) {
   wf_buf b = {0};
   weft_model_info info = {.struct_size = sizeof info};
   weft_model_describe(model, &info);
@@ -96,8 +97,11 @@ static void print_json(weft_model *model, const weft_generation *g, const weft_r
     wf_buf_puts(&b, ", \"error\": ");
     wf_buf_add_json_string(&b, wf_str_of(err->what), false);
   }
-  wf_buf_printf(&b, ", \"usage\": {\"prompt_tokens\": %lld, \"completion_tokens\": %lld, \"cached_tokens\": %lld}",
-                (long long)r->prompt_tokens, (long long)r->completion_tokens, (long long)r->cached_tokens);
+  wf_buf_printf(&b,
+                ", \"usage\": {\"prompt_tokens\": %lld, \"completion_tokens\": %lld, "
+                "\"cached_tokens\": %lld}",
+                (long long)r->prompt_tokens, (long long)r->completion_tokens,
+                (long long)r->cached_tokens);
   wf_buf_puts(&b, ", \"timings\": {");
   add_ms(&b, "load_ms", (double)info.load_ms);
   wf_buf_puts(&b, ", ");
@@ -107,7 +111,8 @@ static void print_json(weft_model *model, const weft_generation *g, const weft_r
   wf_buf_puts(&b, ", ");
   add_ms(&b, "prefill_tokens_per_second", r->prefill_ms > 0 ? prompt_run / r->prefill_ms * 1e3 : 0);
   wf_buf_puts(&b, ", ");
-  add_ms(&b, "decode_tokens_per_second", r->decode_ms > 0 ? (double)n_answer / r->decode_ms * 1e3 : 0);
+  add_ms(&b, "decode_tokens_per_second",
+         r->decode_ms > 0 ? (double)n_answer / r->decode_ms * 1e3 : 0);
   wf_buf_puts(&b, "}");
   if (logprobs) {
     wf_buf_puts(&b, ", \"logprobs\": [");
@@ -115,8 +120,10 @@ static void print_json(weft_model *model, const weft_generation *g, const weft_r
     wf_buf_puts(&b, "]");
   }
   wf_buf_puts(&b, "}\n");
-  if (b.failed) cli_fail_memory();
-  else cli_out(b.at, b.n);
+  if (b.failed)
+    cli_fail_memory();
+  else
+    cli_out(b.at, b.n);
   wf_buf_deinit(&b);
 }
 
@@ -168,7 +175,8 @@ static weft_status gather_prompt(const cli_command *c, weft_model *model, const 
   if (a->messages) {
     st = weft_chat_ids(model, text, n_text, ids, n, err);
   } else {
-    st = prompt_ids(model, a, text ? text : a->prompt, text ? n_text : strlen(a->prompt), ids, n, err);
+    st = prompt_ids(model, a, text ? text : a->prompt, text ? n_text : strlen(a->prompt), ids, n,
+                    err);
   }
   wf_free(text);
   return st;
@@ -184,7 +192,9 @@ static int one_shot(const cli_command *c, weft_model *model, const run_arguments
   size_t n = 0;
   wf_buf text = {0}, logprobs = {0};
   weft_result result = {.struct_size = sizeof result};
-  answer_sink sink = {.keep = &text, .is_streamed = !a->json, .model = model,
+  answer_sink sink = {.keep = &text,
+                      .is_streamed = !a->json,
+                      .model = model,
                       .logprobs = options->n_logprobs >= 0 ? &logprobs : NULL};
   weft_status st = gather_prompt(c, model, a, &ids, &n, &code, &err);
   if (code >= 0) goto out;
@@ -205,10 +215,14 @@ static int one_shot(const cli_command *c, weft_model *model, const run_arguments
     goto out;
   }
   st = weft_generation_run(g, on_token, &sink, &result, &err);
-  if (a->json) print_json(model, g, &result, &text, sink.logprobs, &err, st);
-  else if (text.n && text.at[text.n - 1] != '\n') cli_puts("\n");
-  if (st == WEFT_CANCELLED) code = CLI_INTERRUPTED;
-  else code = st == WEFT_OK ? 0 : cli_fail(&err);
+  if (a->json)
+    print_json(model, g, &result, &text, sink.logprobs, &err, st);
+  else if (text.n && text.at[text.n - 1] != '\n')
+    cli_puts("\n");
+  if (st == WEFT_CANCELLED)
+    code = CLI_INTERRUPTED;
+  else
+    code = st == WEFT_OK ? 0 : cli_fail(&err);
 out:
   cli_interrupt_target(NULL);
   weft_cancel_release(cancel);
@@ -220,11 +234,13 @@ out:
 }
 
 /* Package defaults first; then temperature 1 for chat, greedy for --ids. */
-static void fill_defaults(const weft_model *model, const run_arguments *a, weft_generation_options *o) {
+static void fill_defaults(const weft_model *model, const run_arguments *a,
+                          weft_generation_options *o) {
   weft_model_info info = {.struct_size = sizeof info};
   weft_model_describe(model, &info);
-  const bool caller_samples = o->temperature == o->temperature || o->top_k >= 0 || o->top_p == o->top_p ||
-                              o->min_p == o->min_p || o->typical_p == o->typical_p;
+  const bool caller_samples = o->temperature == o->temperature || o->top_k >= 0 ||
+                              o->top_p == o->top_p || o->min_p == o->min_p ||
+                              o->typical_p == o->typical_p;
   if (a->ids && !caller_samples && info.do_sample != 1) o->greedy = 1;
 }
 
@@ -242,8 +258,10 @@ int cmd_run(const cli_command *c, int argc, char **argv) {
   weft_model_options model_options;
   const cli_option own[] = {
       {"--prompt", "-p", CLI_TEXT, &a.prompt, NULL, 0, 0, "TEXT", "the prompt"},
-      {"--file", "-f", CLI_TEXT, &a.file, NULL, 0, 0, "FILE", "the prompt is this file's bytes; - is stdin"},
-      {"--messages", NULL, CLI_TEXT, &a.messages, NULL, 0, 0, "FILE", "a JSON list of chat messages"},
+      {"--file", "-f", CLI_TEXT, &a.file, NULL, 0, 0, "FILE",
+       "the prompt is this file's bytes; - is stdin"},
+      {"--messages", NULL, CLI_TEXT, &a.messages, NULL, 0, 0, "FILE",
+       "a JSON list of chat messages"},
       {"--ids", NULL, CLI_TEXT, &a.ids, NULL, 0, 0, "IDS", "the prompt as token ids"},
       {"--raw", NULL, CLI_FLAG, &a.raw, NULL, 0, 0, NULL, "no chat template"},
       {"--system", NULL, CLI_TEXT, &a.system, NULL, 0, 0, "TEXT", "the system message"},
@@ -258,7 +276,8 @@ int cmd_run(const cli_command *c, int argc, char **argv) {
   if (code >= 0) goto out;
   code = cli_decoding_take(c, &decoding, &biases, &options);
   if (code >= 0) goto out;
-  const int n_prompts = (a.prompt != NULL) + (a.file != NULL) + (a.messages != NULL) + (a.ids != NULL);
+  const int n_prompts =
+      (a.prompt != NULL) + (a.file != NULL) + (a.messages != NULL) + (a.ids != NULL);
   if (rest.n != 1 || n_prompts > 1) {
     code = rest.n != 1 ? cli_usage(c, "name one package, not %zu", rest.n)
                        : cli_usage(c, "give one of -p, -f, --messages and --ids");
@@ -277,7 +296,9 @@ int cmd_run(const cli_command *c, int argc, char **argv) {
   if (n_prompts) {
     code = one_shot(c, model, &a, &options);
   } else {
-    cli_chat chat = {.model = model, .system = a.system, .options = options,
+    cli_chat chat = {.model = model,
+                     .system = a.system,
+                     .options = options,
                      .is_raw = a.raw || !has_chat_template(model)};
     code = cli_repl(&chat);
   }

@@ -43,9 +43,11 @@ int cmd_tokenize(const cli_command *c, int argc, char **argv) {
   char *text = NULL;
   size_t n = 0;
   const cli_option own[] = {
-      {"--pair", NULL, CLI_TEXT, &pair, NULL, 0, 0, "TEXT", "a second text, joined as the tokenizer says"},
+      {"--pair", NULL, CLI_TEXT, &pair, NULL, 0, 0, "TEXT",
+       "a second text, joined as the tokenizer says"},
       {"--no-special", NULL, CLI_FLAG, &no_special, NULL, 0, 0, NULL, "no start and end tokens"},
-      {"--offsets", NULL, CLI_FLAG, &offsets, NULL, 0, 0, NULL, "an object with ids, tokens, offsets"},
+      {"--offsets", NULL, CLI_FLAG, &offsets, NULL, 0, 0, NULL,
+       "an object with ids, tokens, offsets"},
       {"--json", NULL, CLI_FLAG, &json, NULL, 0, 0, NULL, "a JSON list"},
       {NULL, NULL, CLI_FLAG, NULL, NULL, 0, 0, NULL, NULL}};
   const cli_option *const tables[] = {own};
@@ -66,8 +68,8 @@ int cmd_tokenize(const cli_command *c, int argc, char **argv) {
   if (st == WEFT_OK) st = weft_tokenizer_open(&t, rest.at[0], &err);
   if (st == WEFT_OK) {
     st = weft_tokenizer_encode(t, given, n, pair, pair ? strlen(pair) : 0,
-                               no_special ? WEFT_TOKENIZE_NO_SPECIAL : WEFT_TOKENIZE_DEFAULT, offsets,
-                               &e, &err);
+                               no_special ? WEFT_TOKENIZE_NO_SPECIAL : WEFT_TOKENIZE_DEFAULT,
+                               offsets, &e, &err);
   }
   if (st != WEFT_OK) {
     code = cli_fail(&err);
@@ -133,10 +135,11 @@ int cmd_template(const cli_command *c, int argc, char **argv) {
   weft_error err = {0};
   char *json = NULL, *text = NULL;
   size_t n_json = 0, n = 0;
-  const cli_option own[] = {
-      {"--template", NULL, CLI_TEXT, &file, NULL, 0, 0, "FILE", "a Jinja file instead of the package's"},
-      {"--now", NULL, CLI_TEXT, &now, NULL, 0, 0, "TIME", "what strftime_now shows: 2026-01-02T03:04:05"},
-      {NULL, NULL, CLI_FLAG, NULL, NULL, 0, 0, NULL, NULL}};
+  const cli_option own[] = {{"--template", NULL, CLI_TEXT, &file, NULL, 0, 0, "FILE",
+                             "a Jinja file instead of the package's"},
+                            {"--now", NULL, CLI_TEXT, &now, NULL, 0, 0, "TIME",
+                             "what strftime_now shows: 2026-01-02T03:04:05"},
+                            {NULL, NULL, CLI_FLAG, NULL, NULL, 0, 0, NULL, NULL}};
   const cli_option *const tables[] = {own};
   code = cli_parse(c, argc, argv, tables, 1, &rest);
   if (code >= 0) goto out;

@@ -7,7 +7,8 @@ static const cli_command commands[] = {
     {"run", "PKG [-p TEXT | -f FILE | --messages FILE.json | --ids 1,2,3] [OPTIONS]",
      "Answers a prompt, or chats when there is none.", cmd_run},
     {"import", "SRC -o DIR [OPTIONS]", "Converts a GGUF file into a package folder.", cmd_import},
-    {"inspect", "PKG|MODEL.onnx [--json] [--dot]", "Shows what weft makes of a model.", cmd_inspect},
+    {"inspect", "PKG|MODEL.onnx [--json] [--dot]", "Shows what weft makes of a model.",
+     cmd_inspect},
     {"tokenize", "PKG|FILE.gguf|tokenizer.json|tokenizer.model [TEXT|-] [OPTIONS]",
      "Turns text into token ids.", cmd_tokenize},
     {"detokenize", "PKG IDS [--skip-special]", "Turns token ids into text.", cmd_detokenize},
@@ -15,15 +16,19 @@ static const cli_command commands[] = {
      "Renders a chat template over messages.", cmd_template},
     {"exec", "MODEL.onnx|PKG --input NAME=FILE.npy|VALUE ... --output-dir DIR",
      "Runs a graph once and writes every output.", cmd_exec},
-    {"logits", "PKG --ids 1,2,3 --output FILE.npy", "Writes the logits after each token.", cmd_logits},
-    {"bench", "PKG [-p 512] [-n 128] [-d 0] [-t 1,2] [--json]", "Measures reading and writing speed.", cmd_bench},
+    {"logits", "PKG --ids 1,2,3 --output FILE.npy", "Writes the logits after each token.",
+     cmd_logits},
+    {"bench", "PKG [-p 512] [-n 128] [-d 0] [-t 1,2] [--json]",
+     "Measures reading and writing speed.", cmd_bench},
     {"cache", "list|clear", "Shows or empties weft's cache folder.", cmd_cache},
     {"providers", "", "Lists what can execute models.", cmd_providers},
 };
 
 static void print_commands(void) {
   wf_buf b = {0};
-  wf_buf_puts(&b, "usage: weft COMMAND [ARGS] [OPTIONS]\n\nweft runs generative ONNX packages.\n\ncommands:\n");
+  wf_buf_puts(
+      &b,
+      "usage: weft COMMAND [ARGS] [OPTIONS]\n\nweft runs generative ONNX packages.\n\ncommands:\n");
   for (size_t i = 0; i < WF_ARRAY_LEN(commands); i++) {
     wf_buf_printf(&b, "  %-12s %s\n", commands[i].name, commands[i].summary);
   }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NumPy's .npy files, versions 1 to 3 (numpy.lib.format): a magic, a header that is a Python literal, data.
- * Little-endian, C order or Fortran order of rank below 2. */
+/* NumPy's .npy files, versions 1 to 3 (numpy.lib.format): a magic, a header that is a Python
+ * literal, data. Little-endian, C order or Fortran order of rank below 2. */
 #include <math.h>
 #include <string.h>
 
@@ -10,19 +10,19 @@
 enum { MAX_HEADER_BYTES = 65536 };
 #define MAX_NPY_BYTES ((size_t)1 << 36)
 
-/* NumPy's type codes beside ONNX's numbers. bfloat16 and 8-bit floats have no code of their own in NumPy:
- * they are written as raw unsigned integers of their size. */
+/* NumPy's type codes beside ONNX's numbers. bfloat16 and 8-bit floats have no code of their own in
+ * NumPy: they are written as raw unsigned integers of their size. */
 static const struct {
   const char *code;
   int dtype;
   size_t size;
-} types[] = {{"<f4", 1, 4}, {"|u1", 2, 1}, {"|i1", 3, 1}, {"<u2", 4, 2},  {"<i2", 5, 2},
-             {"<i4", 6, 4}, {"<i8", 7, 8}, {"|b1", 9, 1}, {"<f2", 10, 2}, {"<f8", 11, 8},
+} types[] = {{"<f4", 1, 4},  {"|u1", 2, 1},  {"|i1", 3, 1}, {"<u2", 4, 2},  {"<i2", 5, 2},
+             {"<i4", 6, 4},  {"<i8", 7, 8},  {"|b1", 9, 1}, {"<f2", 10, 2}, {"<f8", 11, 8},
              {"<u4", 12, 4}, {"<u8", 13, 8}, {"<u2", 16, 2}};
 
 static weft_status fail(weft_error *err, const char *path, const char *why) {
-  return wf_fail(err, WEFT_PARSE, "write the file with numpy.save", "'%s' is no readable .npy file: %s",
-                 path, why);
+  return wf_fail(err, WEFT_PARSE, "write the file with numpy.save",
+                 "'%s' is no readable .npy file: %s", path, why);
 }
 
 /* The text after "'key':" in the header. */
@@ -54,8 +54,10 @@ static bool read_shape(const char *at, cli_array *a) {
     a->dims[a->rank++] = v;
     at += n;
     while (*at == ' ') at++;
-    if (*at == ',') at++;
-    else if (*at != ')') return false;
+    if (*at == ',')
+      at++;
+    else if (*at != ')')
+      return false;
   }
 }
 
@@ -88,8 +90,8 @@ weft_status cli_npy_read(const char *path, cli_array *a, weft_error *err) {
   at += n_header;
   const char *descr = member(header, "descr"), *order = member(header, "fortran_order");
   size_t t = 0;
-  while (t < WF_ARRAY_LEN(types) &&
-         !(descr && (descr[0] == '\'' || descr[0] == '"') && strncmp(descr + 1, types[t].code, 3) == 0)) {
+  while (t < WF_ARRAY_LEN(types) && !(descr && (descr[0] == '\'' || descr[0] == '"') &&
+                                      strncmp(descr + 1, types[t].code, 3) == 0)) {
     t++;
   }
   if (t == WF_ARRAY_LEN(types) || !read_shape(member(header, "shape"), a) || !order) {
@@ -113,8 +115,10 @@ weft_status cli_npy_read(const char *path, cli_array *a, weft_error *err) {
   a->dtype = types[t].dtype;
   a->n_bytes = n_bytes;
   a->data = wf_alloc(n_bytes);
-  if (!a->data) st = wf_fail_memory(err, n_bytes, "a tensor");
-  else if (n_bytes) memcpy(a->data, bytes + at, n_bytes);
+  if (!a->data)
+    st = wf_fail_memory(err, n_bytes, "a tensor");
+  else if (n_bytes)
+    memcpy(a->data, bytes + at, n_bytes);
 out:
   wf_free(bytes);
   wf_free(header);
@@ -145,8 +149,8 @@ weft_status cli_npy_write(const char *path, const weft_tensor *t, weft_error *er
     st = wf_fail_memory(err, h.n, "a header");
     goto out;
   }
-  const unsigned char prefix[10] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, (unsigned char)(h.n & 0xff),
-                                    (unsigned char)(h.n >> 8)};
+  const unsigned char prefix[10] = {
+      0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, (unsigned char)(h.n & 0xff), (unsigned char)(h.n >> 8)};
   WF_TRY(wf_writer_create(&w, path, false, err));
   wf_writer_add(w, prefix, sizeof prefix);
   wf_writer_add(w, h.at, h.n);
@@ -163,35 +167,57 @@ static bool put_element(int dtype, wf_str text, unsigned char *at, size_t *size)
   int64_t i = 0;
   const bool is_true = wf_str_is(text, "true"), is_false = wf_str_is(text, "false");
   const bool is_int = wf_parse_i64(text, &i), is_number = wf_parse_f64(text, &v);
-#define PUT(type, value)              \
-  do {                                \
-    const type put_ = (type)(value);  \
-    memcpy(at, &put_, sizeof put_);   \
-    *size = sizeof put_;              \
-    return true;                      \
+#define PUT(type, value)             \
+  do {                               \
+    const type put_ = (type)(value); \
+    memcpy(at, &put_, sizeof put_);  \
+    *size = sizeof put_;             \
+    return true;                     \
   } while (0)
   switch (dtype) {
-    case 1: if (is_number) PUT(float, v); break;
-    case 11: if (is_number) PUT(double, v); break;
-    case 2: if (is_int && i >= 0 && i <= UINT8_MAX) PUT(uint8_t, i); break;
-    case 3: if (is_int && i >= INT8_MIN && i <= INT8_MAX) PUT(int8_t, i); break;
-    case 4: if (is_int && i >= 0 && i <= UINT16_MAX) PUT(uint16_t, i); break;
-    case 5: if (is_int && i >= INT16_MIN && i <= INT16_MAX) PUT(int16_t, i); break;
-    case 6: if (is_int && i >= INT32_MIN && i <= INT32_MAX) PUT(int32_t, i); break;
-    case 7: if (is_int) PUT(int64_t, i); break;
-    case 12: if (is_int && i >= 0 && i <= UINT32_MAX) PUT(uint32_t, i); break;
-    case 13: if (is_int && i >= 0) PUT(uint64_t, i); break;
+    case 1:
+      if (is_number) PUT(float, v);
+      break;
+    case 11:
+      if (is_number) PUT(double, v);
+      break;
+    case 2:
+      if (is_int && i >= 0 && i <= UINT8_MAX) PUT(uint8_t, i);
+      break;
+    case 3:
+      if (is_int && i >= INT8_MIN && i <= INT8_MAX) PUT(int8_t, i);
+      break;
+    case 4:
+      if (is_int && i >= 0 && i <= UINT16_MAX) PUT(uint16_t, i);
+      break;
+    case 5:
+      if (is_int && i >= INT16_MIN && i <= INT16_MAX) PUT(int16_t, i);
+      break;
+    case 6:
+      if (is_int && i >= INT32_MIN && i <= INT32_MAX) PUT(int32_t, i);
+      break;
+    case 7:
+      if (is_int) PUT(int64_t, i);
+      break;
+    case 12:
+      if (is_int && i >= 0 && i <= UINT32_MAX) PUT(uint32_t, i);
+      break;
+    case 13:
+      if (is_int && i >= 0) PUT(uint64_t, i);
+      break;
     case 9:
       if (is_true || (is_int && i == 1)) PUT(uint8_t, 1);
       if (is_false || (is_int && i == 0)) PUT(uint8_t, 0);
       break;
-    default: break;
+    default:
+      break;
   }
 #undef PUT
   return false;
 }
 
-weft_status cli_array_parse(const char *text, const weft_tensor *port, cli_array *a, weft_error *err) {
+weft_status cli_array_parse(const char *text, const weft_tensor *port, cli_array *a,
+                            weft_error *err) {
   size_t n = 1;
   *a = (cli_array){.dtype = port->dtype};
   for (const char *p = text; *p; p++) n += *p == ',';
@@ -212,7 +238,8 @@ weft_status cli_array_parse(const char *text, const weft_tensor *port, cli_array
   }
   /* the values fill the last axis; axes before it are 1 */
   if (port->rank == 0 && n > 1) {
-    return wf_fail(err, WEFT_INVALID_ARGUMENT, "give one value", "input '%s' is a scalar", port->name);
+    return wf_fail(err, WEFT_INVALID_ARGUMENT, "give one value", "input '%s' is a scalar",
+                   port->name);
   }
   a->rank = port->rank > 0 ? port->rank : n > 1 ? 1 : 0;
   for (int d = 0; d < a->rank && d < 8; d++) a->dims[d] = d == a->rank - 1 ? (int64_t)n : 1;

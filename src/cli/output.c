@@ -109,8 +109,8 @@ void cli_interrupt_target(weft_cancel *c) { atomic_store(&interrupt_target, c); 
 bool cli_was_interrupted(void) { return was_interrupted != 0; }
 void cli_interrupt_clear(void) { was_interrupted = 0; }
 
-/* A descriptor that was closed by the caller must not be taken by a model file: stand-ins that can be
- * neither read nor written keep the numbers. */
+/* A descriptor that was closed by the caller must not be taken by a model file: stand-ins that can
+ * be neither read nor written keep the numbers. */
 static void hold_descriptors(void) {
   for (int fd = 0; fd <= 2; fd++) {
     if (fcntl(fd, F_GETFD) >= 0 || errno != EBADF) continue;

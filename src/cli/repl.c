@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The chat: a line is a turn. On a terminal with line editing and history, else one turn a line of stdin.
- * The conversation is a list of messages; each turn renders it anew and keeps what the cache shares. */
+/* The chat: a line is a turn. On a terminal with line editing and history, else one turn a line of
+ * stdin. The conversation is a list of messages; each turn renders it anew and keeps what the cache
+ * shares. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,9 +81,12 @@ static void save(repl *r, const char *path) {
   wf_buf_printf(&b, "{\"messages\": %s, \"ids\": [", messages ? messages : "[]");
   for (size_t i = 0; i < n; i++) wf_buf_printf(&b, "%s%d", i ? ", " : "", tokens[i]);
   wf_buf_puts(&b, "]}\n");
-  if (!messages || b.failed) cli_fail_memory();
-  else if (wf_file_write(path, b.at, b.n, true, &err) != WEFT_OK) cli_fail(&err);
-  else cli_err("saved %zu messages to %s\n", json_array_size(r->messages), path);
+  if (!messages || b.failed)
+    cli_fail_memory();
+  else if (wf_file_write(path, b.at, b.n, true, &err) != WEFT_OK)
+    cli_fail(&err);
+  else
+    cli_err("saved %zu messages to %s\n", json_array_size(r->messages), path);
   free(messages);
   wf_buf_deinit(&b);
 }
@@ -124,11 +128,12 @@ static void show_stats(const repl *r) {
   cli_err("%s, %s, %d threads, %s\n", info.backend, info.cpu_level, info.n_threads, info.precision);
   cli_err("context %zu of %lld tokens\n", weft_generation_length(r->chat->generation),
           (long long)info.context_tokens);
-  cli_err("last turn: %lld prompt tokens (%lld from the cache) at %d/s, %lld answer tokens at %d/s\n",
-          (long long)l->prompt_tokens, (long long)l->cached_tokens,
-          l->prefill_ms > 0 ? (int)((double)prompt / l->prefill_ms * 1e3) : 0,
-          (long long)l->completion_tokens,
-          l->decode_ms > 0 ? (int)((double)l->completion_tokens / l->decode_ms * 1e3) : 0);
+  cli_err(
+      "last turn: %lld prompt tokens (%lld from the cache) at %d/s, %lld answer tokens at %d/s\n",
+      (long long)l->prompt_tokens, (long long)l->cached_tokens,
+      l->prefill_ms > 0 ? (int)((double)prompt / l->prefill_ms * 1e3) : 0,
+      (long long)l->completion_tokens,
+      l->decode_ms > 0 ? (int)((double)l->completion_tokens / l->decode_ms * 1e3) : 0);
 }
 
 /* /set NAME VALUE with the names of the command line's decoding options. */
@@ -182,7 +187,8 @@ static bool command(repl *r, char *line) {
   } else {
     argument = line + strlen(line);
   }
-  if (strcmp(line, "/exit") == 0 || strcmp(line, "/quit") == 0 || strcmp(line, "/bye") == 0) return false;
+  if (strcmp(line, "/exit") == 0 || strcmp(line, "/quit") == 0 || strcmp(line, "/bye") == 0)
+    return false;
   if (strcmp(line, "/reset") == 0) {
     reset(r);
   } else if (strcmp(line, "/save") == 0 && argument[0]) {
@@ -250,7 +256,8 @@ int cli_repl(cli_chat *chat) {
   int code = 0;
   weft_error err = {0};
   wf_buf line = {0};
-  repl r = {.chat = chat, .messages = json_array(),
+  repl r = {.chat = chat,
+            .messages = json_array(),
             .is_terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)};
   if (!r.messages) return cli_fail_memory();
   if (weft_generation_create(&chat->generation, chat->model, &chat->options, &err) != WEFT_OK) {
@@ -259,7 +266,8 @@ int cli_repl(cli_chat *chat) {
   }
   weft_cancel *cancel = weft_generation_cancel_handle(chat->generation);
   reset(&r);
-  if (r.is_terminal) cli_err("/exit or Ctrl-D leaves, /help lists commands, Ctrl-C ends an answer\n");
+  if (r.is_terminal)
+    cli_err("/exit or Ctrl-D leaves, /help lists commands, Ctrl-C ends an answer\n");
   while (cli_out_close(0) == 0) {
     cli_interrupt_target(r.is_terminal ? NULL : cancel);
     if (!read_line(&r, &line)) break;
@@ -272,10 +280,11 @@ int cli_repl(cli_chat *chat) {
       if (!command(&r, line.at)) break;
       continue;
     }
-    if (line.at[0] == '/' && (strncmp(line.at, "/save ", 6) == 0 || strncmp(line.at, "/load ", 6) == 0 ||
-                              strcmp(line.at, "/reset") == 0 || strncmp(line.at, "/system", 7) == 0 ||
-                              strncmp(line.at, "/set ", 5) == 0 || strcmp(line.at, "/stats") == 0 ||
-                              strcmp(line.at, "/exit") == 0)) {
+    if (line.at[0] == '/' &&
+        (strncmp(line.at, "/save ", 6) == 0 || strncmp(line.at, "/load ", 6) == 0 ||
+         strcmp(line.at, "/reset") == 0 || strncmp(line.at, "/system", 7) == 0 ||
+         strncmp(line.at, "/set ", 5) == 0 || strcmp(line.at, "/stats") == 0 ||
+         strcmp(line.at, "/exit") == 0)) {
       if (!command(&r, line.at)) break;
       continue;
     }

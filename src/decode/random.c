@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counter-based random numbers: the n-th number of a seed is a function of both, so a row's draws never
- * depend on what else is drawn. Philox4x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel random numbers:
- * as easy as 1, 2, 3" (2011). */
+/* Counter-based random numbers: the n-th number of a seed is a function of both, so a row's draws
+ * never depend on what else is drawn. Philox4x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel
+ * random numbers: as easy as 1, 2, 3" (2011). */
 #include <sys/random.h>
 
 #include "base/process.h"

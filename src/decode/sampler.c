@@ -24,19 +24,20 @@ struct wf_sampler {
   bool *is_listed;                 /* [vocab] */
   int32_t *listed;                 /* ids that were ever noted, each once; at most vocab */
   size_t n_listed;
-  float *work;      /* [vocab] logits after bias and penalties */
-  candidate *race;  /* [vocab] */
+  float *work;     /* [vocab] logits after bias and penalties */
+  candidate *race; /* [vocab] */
 };
 
 void wf_sampler_options_init(wf_sampler_options *o) {
-  *o = (wf_sampler_options){.greedy = true, .temperature = 1, .top_p = 1, .typical_p = 1,
-                            .repetition_penalty = 1};
+  *o = (wf_sampler_options){
+      .greedy = true, .temperature = 1, .top_p = 1, .typical_p = 1, .repetition_penalty = 1};
 }
 
 static weft_status fail_option(weft_error *err, const char *name, const char *range, double v) {
   wf_buf text = {0};
   wf_buf_add_f64(&text, v);
-  const weft_status st = wf_fail(err, WEFT_INVALID_ARGUMENT, range, "%s is %s", name, wf_buf_cstr(&text));
+  const weft_status st =
+      wf_fail(err, WEFT_INVALID_ARGUMENT, range, "%s is %s", name, wf_buf_cstr(&text));
   wf_buf_deinit(&text);
   return st;
 }
@@ -45,13 +46,14 @@ weft_status wf_sampler_options_check(const wf_sampler_options *o, int64_t vocab,
   const struct {
     const char *name, *range;
     float v, lo, hi;
-  } rows[] = {{"temperature", "use 0 or more", o->temperature, 0, FLT_MAX},
-              {"top_p", "use 0 to 1", o->top_p, 0, 1},
-              {"min_p", "use 0 to 1", o->min_p, 0, 1},
-              {"typical_p", "use 0 to 1", o->typical_p, 0, 1},
-              {"repetition_penalty", "use a number above 0", o->repetition_penalty, FLT_MIN, FLT_MAX},
-              {"presence_penalty", "use a finite number", o->presence_penalty, -FLT_MAX, FLT_MAX},
-              {"frequency_penalty", "use a finite number", o->frequency_penalty, -FLT_MAX, FLT_MAX}};
+  } rows[] = {
+      {"temperature", "use 0 or more", o->temperature, 0, FLT_MAX},
+      {"top_p", "use 0 to 1", o->top_p, 0, 1},
+      {"min_p", "use 0 to 1", o->min_p, 0, 1},
+      {"typical_p", "use 0 to 1", o->typical_p, 0, 1},
+      {"repetition_penalty", "use a number above 0", o->repetition_penalty, FLT_MIN, FLT_MAX},
+      {"presence_penalty", "use a finite number", o->presence_penalty, -FLT_MAX, FLT_MAX},
+      {"frequency_penalty", "use a finite number", o->frequency_penalty, -FLT_MAX, FLT_MAX}};
   for (size_t i = 0; i < WF_ARRAY_LEN(rows); i++) {
     if (!(rows[i].v >= rows[i].lo && rows[i].v <= rows[i].hi)) { /* also false for NaN */
       return fail_option(err, rows[i].name, rows[i].range, (double)rows[i].v);
@@ -96,13 +98,14 @@ weft_status wf_sampler_create(wf_sampler **result, int64_t vocab, const wf_sampl
   s->listed = wf_calloc(n, sizeof *s->listed);
   s->work = wf_calloc(n, sizeof *s->work);
   s->race = wf_calloc(n, sizeof *s->race);
-  if (!s->biases || !s->suppressed || !s->n_prompt || !s->n_generated || !s->is_listed || !s->listed ||
-      !s->work || !s->race) {
+  if (!s->biases || !s->suppressed || !s->n_prompt || !s->n_generated || !s->is_listed ||
+      !s->listed || !s->work || !s->race) {
     st = wf_fail_memory(err, n * sizeof *s->race, "a sampler");
     goto out;
   }
   if (o->n_biases) memcpy(s->biases, o->biases, o->n_biases * sizeof *s->biases);
-  if (o->n_suppressed) memcpy(s->suppressed, o->suppressed, o->n_suppressed * sizeof *s->suppressed);
+  if (o->n_suppressed)
+    memcpy(s->suppressed, o->suppressed, o->n_suppressed * sizeof *s->suppressed);
   s->o.biases = s->biases;
   s->o.suppressed = s->suppressed;
   *result = s;
@@ -169,8 +172,8 @@ static weft_status check_finite(const float *logits, int64_t vocab, weft_error *
   for (int64_t i = 0; any_bad && i < vocab; i++) {
     if (logits[i] <= FLT_MAX) continue;
     return wf_fail(err, WEFT_NOT_FINITE, "check the model, or use --precision exact and --kv f32",
-                   "the model gave %s as the logit of token %lld", isnan(logits[i]) ? "NaN" : "+inf",
-                   (long long)i);
+                   "the model gave %s as the logit of token %lld",
+                   isnan(logits[i]) ? "NaN" : "+inf", (long long)i);
   }
   return wf_fail(err, WEFT_NOT_FINITE, "check the model, or use --precision exact and --kv f32",
                  "the model gave -inf as the logit of every token");
@@ -223,8 +226,9 @@ static void swap(candidate *a, candidate *b) {
   *b = t;
 }
 
-/* Moves to the front the fewest candidates, in order of key, whose mass reaches `target`; returns how many.
- * by_count: each weighs 1, else p. Quickselect on the mass: expected linear, no full sort. */
+/* Moves to the front the fewest candidates, in order of key, whose mass reaches `target`; returns
+ * how many. by_count: each weighs 1, else p. Quickselect on the mass: expected linear, no full
+ * sort. */
 static size_t select_front(candidate *c, size_t n, double target, bool by_count) {
   size_t lo = 0, hi = n;
   while (hi - lo > 1) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stop texts over a stream: a Knuth-Morris-Pratt automaton for each text. What is held back is the longest
- * tail that is still the beginning of some stop text. */
+/* Stop texts over a stream: a Knuth-Morris-Pratt automaton for each text. What is held back is the
+ * longest tail that is still the beginning of some stop text. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -31,7 +31,8 @@ static void fill_borders(pattern *p) {
   }
 }
 
-weft_status wf_stops_create(wf_stops **result, const char *const *texts, size_t n, weft_error *err) {
+weft_status wf_stops_create(wf_stops **result, const char *const *texts, size_t n,
+                            weft_error *err) {
   weft_status st = WEFT_OK;
   wf_stops *s = wf_zalloc(sizeof *s);
   if (!s) return wf_fail_memory(err, sizeof *s, "stop texts");
@@ -85,7 +86,8 @@ static size_t advance(wf_stops *s, char c) {
   size_t longest = 0;
   for (size_t i = 0; i < s->n; i++) {
     pattern *p = &s->patterns[i];
-    while (p->state > 0 && (p->state == p->n || p->text[p->state] != c)) p->state = p->border[p->state];
+    while (p->state > 0 && (p->state == p->n || p->text[p->state] != c))
+      p->state = p->border[p->state];
     if (p->text[p->state] == c) p->state++;
     if (p->state == p->n && p->n > longest) longest = p->n;
   }
@@ -110,7 +112,8 @@ weft_status wf_stops_feed(wf_stops *s, wf_str text, wf_buf *out, bool *stopped, 
   }
   if (!s->has_stopped) {
     size_t hold = 0;
-    for (size_t i = 0; i < s->n; i++) hold = s->patterns[i].state > hold ? s->patterns[i].state : hold;
+    for (size_t i = 0; i < s->n; i++)
+      hold = s->patterns[i].state > hold ? s->patterns[i].state : hold;
     deliver = s->held.n - hold;
   }
   wf_buf_add(out, s->held.at, deliver);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A generation's life and its answers: options, choosing tokens, text with stops, cancelling, closing. */
+/* A generation's life and its answers: options, choosing tokens, text with stops, cancelling,
+ * closing. */
 #include <math.h>
 #include <string.h>
 
@@ -9,10 +10,17 @@
 enum { MAX_LOGPROBS = 100, MAX_LOOKUP = 64, MAX_STOPS = 1024 };
 
 void weft_generation_options_init(weft_generation_options *options, size_t size) {
-  const weft_generation_options defaults = {
-      .struct_size = size, .temperature = NAN, .top_k = -1, .top_p = NAN, .min_p = NAN,
-      .typical_p = NAN, .repetition_penalty = NAN, .presence_penalty = NAN, .frequency_penalty = NAN,
-      .max_tokens = -1, .n_logprobs = -1};
+  const weft_generation_options defaults = {.struct_size = size,
+                                            .temperature = NAN,
+                                            .top_k = -1,
+                                            .top_p = NAN,
+                                            .min_p = NAN,
+                                            .typical_p = NAN,
+                                            .repetition_penalty = NAN,
+                                            .presence_penalty = NAN,
+                                            .frequency_penalty = NAN,
+                                            .max_tokens = -1,
+                                            .n_logprobs = -1};
   if (size > sizeof defaults) size = sizeof defaults;
   memcpy(options, &defaults, size);
 }
@@ -90,7 +98,8 @@ static weft_status apply_options(weft_generation *g, const weft_generation_optio
     st = wf_fail_memory(err, o.n_biases * sizeof *biases, "logit biases");
     goto out;
   }
-  for (size_t i = 0; i < o.n_biases; i++) biases[i] = (wf_logit_bias){o.biases[i].id, o.biases[i].bias};
+  for (size_t i = 0; i < o.n_biases; i++)
+    biases[i] = (wf_logit_bias){o.biases[i].id, o.biases[i].bias};
   s.biases = biases;
   s.n_biases = o.n_biases;
   WF_TRY(wf_sampler_create(&sampler, g->model->vocab, &s, err));
@@ -239,11 +248,13 @@ static weft_status add_text(weft_generation *g, int32_t token, bool is_end, bool
   wf_buf_clear(&g->raw);
   *stopped = false;
   if (!is_end) WF_RETURN_IF_ERROR(wf_detokenizer_feed(g->detokenizer, token, &g->raw, err));
-  WF_RETURN_IF_ERROR(wf_stops_feed(g->stops, (wf_str){g->raw.at, g->raw.n}, &g->text, stopped, err));
+  WF_RETURN_IF_ERROR(
+      wf_stops_feed(g->stops, (wf_str){g->raw.at, g->raw.n}, &g->text, stopped, err));
   if (*stopped || !(is_last || is_end)) return WEFT_OK;
   wf_buf_clear(&g->raw);
   WF_RETURN_IF_ERROR(wf_detokenizer_finish(g->detokenizer, &g->raw, err));
-  WF_RETURN_IF_ERROR(wf_stops_feed(g->stops, (wf_str){g->raw.at, g->raw.n}, &g->text, stopped, err));
+  WF_RETURN_IF_ERROR(
+      wf_stops_feed(g->stops, (wf_str){g->raw.at, g->raw.n}, &g->text, stopped, err));
   return *stopped ? WEFT_OK : wf_stops_finish(g->stops, &g->text, err);
 }
 
@@ -254,7 +265,8 @@ static weft_status add_logprobs(weft_generation *g, const float *logits, int32_t
   const size_t n = (size_t)g->options.n_logprobs;
   const size_t most = n < (size_t)g->model->vocab ? n : (size_t)g->model->vocab;
   WF_RETURN_IF_ERROR(wf_logprobs(logits, g->model->vocab, token, &chosen, g->top, most, err));
-  for (size_t i = 0; i < most; i++) g->alternatives[i] = (weft_logprob){g->top[i].id, g->top[i].logprob};
+  for (size_t i = 0; i < most; i++)
+    g->alternatives[i] = (weft_logprob){g->top[i].id, g->top[i].logprob};
   full->logprob = chosen.logprob;
   full->alternatives = g->alternatives;
   full->n_alternatives = most;
@@ -276,7 +288,8 @@ static bool is_full(const weft_generation *g) {
 
 static weft_status check_may_step(weft_generation *g, weft_error *err) {
   if (g->tokens.n == 0) {
-    return wf_fail(err, WEFT_INVALID_ARGUMENT, "append a prompt first", "the conversation is empty");
+    return wf_fail(err, WEFT_INVALID_ARGUMENT, "append a prompt first",
+                   "the conversation is empty");
   }
   if (g->finish == WEFT_FINISH_NONE && is_full(g)) g->finish = WEFT_FINISH_LENGTH;
   if (g->finish == WEFT_FINISH_NONE) return WEFT_OK;
@@ -307,8 +320,10 @@ static weft_status step(weft_generation *g, weft_token *token, weft_error *err) 
   const bool is_end = !g->options.ignore_eos && is_end_id(g->model, id);
   const bool is_last = is_full(g);
   WF_RETURN_IF_ERROR(add_text(g, id, is_end, is_last, &stopped, err));
-  if (is_end || stopped) g->finish = WEFT_FINISH_STOP;
-  else if (is_last) g->finish = WEFT_FINISH_LENGTH;
+  if (is_end || stopped)
+    g->finish = WEFT_FINISH_STOP;
+  else if (is_last)
+    g->finish = WEFT_FINISH_LENGTH;
   full.id = id;
   full.text = g->text.at ? g->text.at : "";
   full.n_text = g->text.n;
@@ -346,11 +361,17 @@ static void flush_text(weft_generation *g, weft_token_callback *callback, void *
   wf_buf_clear(&g->raw);
   wf_buf_clear(&g->text);
   if (wf_detokenizer_finish(g->detokenizer, &g->raw, &ignored) != WEFT_OK) return;
-  if (wf_stops_feed(g->stops, (wf_str){g->raw.at, g->raw.n}, &g->text, &stopped, &ignored) != WEFT_OK) return;
+  if (wf_stops_feed(g->stops, (wf_str){g->raw.at, g->raw.n}, &g->text, &stopped, &ignored) !=
+      WEFT_OK)
+    return;
   if (!stopped && wf_stops_finish(g->stops, &g->text, &ignored) != WEFT_OK) return;
   if (g->text.n == 0 || !callback) return;
-  const weft_token rest = {.struct_size = sizeof rest, .id = -1, .text = g->text.at,
-                           .n_text = g->text.n, .bytes = "", .finish = g->finish};
+  const weft_token rest = {.struct_size = sizeof rest,
+                           .id = -1,
+                           .text = g->text.at,
+                           .n_text = g->text.n,
+                           .bytes = "",
+                           .finish = g->finish};
   g->in_callback = true;
   (void)callback(user, g, &rest);
   g->in_callback = false;
@@ -378,8 +399,10 @@ weft_status weft_generation_run(weft_generation *g, weft_token_callback *callbac
       st = wf_fail(err, WEFT_CANCELLED, NULL, "the callback ended the answer");
     }
   } while (st == WEFT_OK && g->finish == WEFT_FINISH_NONE);
-  if (st == WEFT_CANCELLED) g->finish = WEFT_FINISH_CANCELLED;
-  else if (st != WEFT_OK && st != WEFT_CLOSED) g->finish = WEFT_FINISH_ERROR;
+  if (st == WEFT_CANCELLED)
+    g->finish = WEFT_FINISH_CANCELLED;
+  else if (st != WEFT_OK && st != WEFT_CLOSED)
+    g->finish = WEFT_FINISH_ERROR;
   if (st != WEFT_OK && st != WEFT_CLOSED) flush_text(g, callback, user);
   fill_result(g, result);
 out:

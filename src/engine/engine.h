@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The public API made of the parts below: models, generations, plain graphs. Owns: the objects behind
- * weft.h and how the parts are put together. Never: HTTP, files' formats, numbers.
+/* The public API made of the parts below: models, generations, plain graphs. Owns: the objects
+ * behind weft.h and how the parts are put together. Never: HTTP, files' formats, numbers.
  *
  *   weft_model      counted, immutable after open: package, component, tokenizer, template
- *     wf_runner     the model's one worker: team, backend session, cache pool; entered under its lock
- *   weft_generation one conversation; holds its model
- *   weft_cancel     counted flag, may outlive the generation
+ *     wf_runner     the model's one worker: team, backend session, cache pool; entered under its
+ * lock weft_generation one conversation; holds its model weft_cancel     counted flag, may outlive
+ * the generation
  */
 #ifndef WF_ENGINE_H
 #define WF_ENGINE_H
@@ -21,8 +21,8 @@
 #include "text/tokenizer.h"
 #include "weft/weft.h"
 
-/* Team, backend session and cache of a model. All its runs go through here one at a time: decoding is
- * bound by memory, so two runs side by side would only take each other's bandwidth. */
+/* Team, backend session and cache of a model. All its runs go through here one at a time: decoding
+ * is bound by memory, so two runs side by side would only take each other's bandwidth. */
 typedef struct wf_runner {
   pthread_mutex_t lock; /* makes its holder the worker; a leaf: no other lock is taken inside */
   const wf_backend *backend;
@@ -67,12 +67,12 @@ bool wf_is_gguf(const char *path);
 /* The options a caller gave, with everything it left out filled in. */
 void wf_model_options_take(weft_model_options *full, const weft_model_options *given);
 
-/* Renders a compiled template over a JSON object of variables, with the package's tokens (may be NULL)
- * where the JSON has none. is_chat takes a bare list of messages too and asks for a generation prompt.
- * now_seconds may be NULL (the local clock), runs too. */
-weft_status wf_chat_render(const wf_template *t, const wf_package *p, bool is_chat, const char *json,
-                           size_t n_json, const int64_t *now_seconds, wf_buf *text,
-                           wf_text_runs *runs, weft_error *err) WF_NODISCARD;
+/* Renders a compiled template over a JSON object of variables, with the package's tokens (may be
+ * NULL) where the JSON has none. is_chat takes a bare list of messages too and asks for a
+ * generation prompt. now_seconds may be NULL (the local clock), runs too. */
+weft_status wf_chat_render(const wf_template *t, const wf_package *p, bool is_chat,
+                           const char *json, size_t n_json, const int64_t *now_seconds,
+                           wf_buf *text, wf_text_runs *runs, weft_error *err) WF_NODISCARD;
 
 struct weft_cancel {
   atomic_int refs;

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The thin driver: one conversation as rows through the component, chosen tokens back as text. It calls
- * backend.h with rows and cache handles exactly as a pass of a workflow will.
+/* The thin driver: one conversation as rows through the component, chosen tokens back as text. It
+ * calls backend.h with rows and cache handles exactly as a pass of a workflow will.
  *
- * A conversation is `tokens`; the cache holds a prefix of them. Logits are computed when they are read:
+ * A conversation is `tokens`; the cache holds a prefix of them. Logits are computed when they are
+ * read:
  *
  *   tokens    [ t0 t1 t2 t3 t4 t5 t6 ]
  *   cache     [ k0 k1 k2 k3 k4 ]           run(t5, t6) selects the last: logits of the next token
- *   rows      logits after tokens [rows_at, rows_at + n_rows), more than one when tokens were guessed
+ *   rows      logits after tokens [rows_at, rows_at + n_rows), more than one when tokens were
+ * guessed
  */
 #include "engine/generate.h"
 
@@ -72,9 +74,14 @@ static weft_status run_to(weft_generation *g, int64_t end, int64_t n_rows, float
     for (int64_t i = 0; i < n_selected; i++) selected[i] = (int32_t)(first_row - at + i);
     st = wf_kv_sequence_reserve(&g->kv, has_past ? n : 0, err);
     if (st != WEFT_OK) break;
-    const wf_row row = {.ids = g->tokens.at + at, .n_new = n, .past = at, .tables = g->kv.tables,
-                        .selected = selected, .n_selected = n_selected,
-                        .logits = n_selected ? logits + (first_row - (end - n_rows)) * g->model->vocab : NULL};
+    const wf_row row = {
+        .ids = g->tokens.at + at,
+        .n_new = n,
+        .past = at,
+        .tables = g->kv.tables,
+        .selected = selected,
+        .n_selected = n_selected,
+        .logits = n_selected ? logits + (first_row - (end - n_rows)) * g->model->vocab : NULL};
     st = wf_backend_session_run(r->backend, r->session, &row, 1, err);
     if (st != WEFT_OK) break;
     at += n;
@@ -117,8 +124,7 @@ weft_status wf_generation_need_row(weft_generation *g, bool may_guess, weft_erro
   /* a prompt's own run is never mixed with guesses: its last chunk keeps its shape */
   const bool is_step = (int64_t)n - g->kv.length == 1;
   const size_t n_guess = may_guess && is_step ? guess(g, g->tokens.at + n) : 0;
-  const weft_status st =
-      run_to(g, (int64_t)(n + n_guess), (int64_t)n_guess + 1, g->rows, err);
+  const weft_status st = run_to(g, (int64_t)(n + n_guess), (int64_t)n_guess + 1, g->rows, err);
   if (st != WEFT_OK) return st;
   g->rows_at = (int64_t)n - 1;
   g->n_rows = (int64_t)n_guess + 1;
@@ -127,9 +133,11 @@ weft_status wf_generation_need_row(weft_generation *g, bool may_guess, weft_erro
   return WEFT_OK;
 }
 
-/* After a token was chosen at position n: rows of guessed tokens stay only while guesses come true. */
+/* After a token was chosen at position n: rows of guessed tokens stay only while guesses come true.
+ */
 void wf_generation_settle(weft_generation *g, int32_t token) {
-  const int64_t at = (int64_t)g->tokens.n - 1 - g->rows_at - 1; /* index of this token among guesses */
+  const int64_t at =
+      (int64_t)g->tokens.n - 1 - g->rows_at - 1; /* index of this token among guesses */
   const bool came_true = at >= 0 && at < (int64_t)g->n_guessed && g->guessed[at] == token;
   if (came_true || g->n_guessed == 0) return;
   wf_runner_enter(&g->model->runner);
@@ -154,7 +162,8 @@ static weft_status check_ids(const weft_generation *g, const int32_t *tokens, si
 static weft_status check_room(const weft_generation *g, size_t have, size_t more, weft_error *err) {
   size_t sum;
   if (wf_size_add(have, more, &sum) && (int64_t)sum <= g->model->context_tokens) return WEFT_OK;
-  return wf_fail(err, WEFT_CONTEXT_FULL, "shorten the prompt or raise --context if the model allows it",
+  return wf_fail(err, WEFT_CONTEXT_FULL,
+                 "shorten the prompt or raise --context if the model allows it",
                  "the prompt has %zu tokens%s, but the context holds %lld", have + more,
                  have ? " with what is there" : "", (long long)g->model->context_tokens);
 }
@@ -212,7 +221,8 @@ weft_status weft_generation_append_text(weft_generation *g, const char *text, si
                                         weft_error *err) {
   int32_t *ids = NULL;
   size_t n = 0;
-  const unsigned flags = weft_generation_length(g) ? WEFT_TOKENIZE_NO_SPECIAL : WEFT_TOKENIZE_DEFAULT;
+  const unsigned flags =
+      weft_generation_length(g) ? WEFT_TOKENIZE_NO_SPECIAL : WEFT_TOKENIZE_DEFAULT;
   WF_RETURN_IF_ERROR(weft_tokenize(g->model, text, n_text, flags, &ids, &n, err));
   const weft_status st = weft_generation_append(g, ids, n, err);
   wf_free(ids);
@@ -288,16 +298,18 @@ out:
   return st;
 }
 
-weft_status weft_generation_append_logits(weft_generation *g, const int32_t *tokens, size_t n_tokens,
-                                          float *logits, size_t n_logits, weft_error *err) {
+weft_status weft_generation_append_logits(weft_generation *g, const int32_t *tokens,
+                                          size_t n_tokens, float *logits, size_t n_logits,
+                                          weft_error *err) {
   weft_status st = WEFT_OK;
   size_t want;
   WF_RETURN_IF_ERROR(wf_generation_enter(g, err));
-  if (g->tokens.n != 0 || n_tokens == 0 ||
-      !wf_size_mul(n_tokens, (size_t)g->model->vocab, &want) || want != n_logits) {
-    st = wf_fail(err, WEFT_INVALID_ARGUMENT, "give an empty conversation and n_tokens * vocab numbers",
-                 "logits of %zu tokens into room for %zu numbers, %zu tokens there already", n_tokens,
-                 n_logits, g->tokens.n);
+  if (g->tokens.n != 0 || n_tokens == 0 || !wf_size_mul(n_tokens, (size_t)g->model->vocab, &want) ||
+      want != n_logits) {
+    st = wf_fail(err, WEFT_INVALID_ARGUMENT,
+                 "give an empty conversation and n_tokens * vocab numbers",
+                 "logits of %zu tokens into room for %zu numbers, %zu tokens there already",
+                 n_tokens, n_logits, g->tokens.n);
     goto out;
   }
   WF_TRY(check_ids(g, tokens, n_tokens, err));

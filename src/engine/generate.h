@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A generation's insides, shared by generate.c (tokens through the component) and answer.c (choosing,
- * text, stops, life). Everything is touched only by whoever holds is_busy. */
+/* A generation's insides, shared by generate.c (tokens through the component) and answer.c
+ * (choosing, text, stops, life). Everything is touched only by whoever holds is_busy. */
 #ifndef WF_GENERATE_H
 #define WF_GENERATE_H
 
@@ -15,16 +15,16 @@ struct weft_generation {
   bool in_callback;
   weft_generation_options options;
   WF_VEC(int32_t) tokens;
-  wf_kv_sequence kv;    /* touched under the runner's lock, read under is_busy */
-  int64_t keep_tokens;  /* a rewind this far never recomputes a window */
-  float *rows;          /* [n_lookup + 1][vocab] logits after tokens rows_at .. */
+  wf_kv_sequence kv;   /* touched under the runner's lock, read under is_busy */
+  int64_t keep_tokens; /* a rewind this far never recomputes a window */
+  float *rows;         /* [n_lookup + 1][vocab] logits after tokens rows_at .. */
   int64_t rows_at, n_rows;
   size_t n_guessed;
-  int32_t *guessed;     /* tokens that the rows after the first were computed for */
-  int32_t *selected;    /* [chunk] */
+  int32_t *guessed;  /* tokens that the rows after the first were computed for */
+  int32_t *selected; /* [chunk] */
   /* The answer: */
-  size_t answer_at;     /* index of its first token */
-  uint64_t n_chosen;    /* the draw's counter */
+  size_t answer_at;  /* index of its first token */
+  uint64_t n_chosen; /* the draw's counter */
   weft_finish finish;
   wf_sampler *sampler;
   wf_stops *stops;
@@ -36,13 +36,15 @@ struct weft_generation {
   double prefill_ms, decode_ms;
 };
 
-/* SESSION_BUSY when another thread is inside. leave frees the object when a close came meanwhile. */
+/* SESSION_BUSY when another thread is inside. leave frees the object when a close came meanwhile.
+ */
 weft_status wf_generation_enter(weft_generation *g, weft_error *err) WF_NODISCARD;
 void wf_generation_leave(weft_generation *g);
 void wf_generation_free(weft_generation *g);
 
 /* Makes the logits after the last token available; guesses further ones if it may. */
-weft_status wf_generation_need_row(weft_generation *g, bool may_guess, weft_error *err) WF_NODISCARD;
+weft_status wf_generation_need_row(weft_generation *g, bool may_guess,
+                                   weft_error *err) WF_NODISCARD;
 const float *wf_generation_row(const weft_generation *g); /* [vocab] */
 void wf_generation_settle(weft_generation *g, int32_t token);
 void wf_generation_begin_answer(weft_generation *g);

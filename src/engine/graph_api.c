@@ -3,7 +3,6 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "engine/engine.h"
 
 struct weft_graph {
@@ -15,22 +14,23 @@ struct weft_graph {
   atomic_flag is_busy;
 };
 
-weft_status weft_graph_open(weft_graph **result, const char *path, const weft_model_options *options,
-                            weft_error *err) {
+weft_status weft_graph_open(weft_graph **result, const char *path,
+                            const weft_model_options *options, weft_error *err) {
   weft_status st = WEFT_OK;
   weft_model_options o;
   wf_cpu_level level;
-  char *root = wf_path_dir(path);
   weft_graph *g = wf_zalloc(sizeof *g);
-  if (!g || !root) {
+  if (!g) {
     st = wf_fail_memory(err, sizeof *g, "a graph");
     goto out;
   }
   atomic_flag_clear(&g->is_busy);
   wf_model_options_take(&o, options);
   WF_TRY(wf_cpu_level_get(&level, err));
-  const wf_compile_options compile = {.root = root, .model = path, .trust_links = o.trust_links != 0,
-                                      .exact = o.precision == WEFT_PRECISION_EXACT, .kv = WF_KV_F32,
+  const wf_compile_options compile = {.model = path,
+                                      .trust_links = o.trust_links != 0,
+                                      .exact = o.precision == WEFT_PRECISION_EXACT,
+                                      .kv = WF_KV_F32,
                                       .level = level};
   WF_TRY(wf_component_compile(&wf_backend_native, &g->component, &compile, err));
   g->info = wf_component_describe(&wf_backend_native, g->component);
@@ -46,7 +46,6 @@ weft_status weft_graph_open(weft_graph **result, const char *path, const weft_mo
   g = NULL;
 out:
   weft_graph_close(g);
-  wf_free(root);
   return st;
 }
 
@@ -71,8 +70,8 @@ static void copy_tensor(weft_tensor *dst, const weft_tensor *src) {
 }
 
 static void describe(const wf_port *port, weft_tensor *result) {
-  const weft_tensor full = {.name = port->name, .dtype = (int)port->dtype, .rank = port->rank,
-                            .dims = port->dims};
+  const weft_tensor full = {
+      .name = port->name, .dtype = (int)port->dtype, .rank = port->rank, .dims = port->dims};
   copy_tensor(result, &full);
 }
 
@@ -111,13 +110,15 @@ static weft_status bind(weft_graph *g, const weft_tensor *t, weft_error *err) {
   if (!wf_dims_count(t->dims, (size_t)t->rank, &n_elements) ||
       !wf_dtype_bytes(port->dtype, n_elements, &n_bytes) || n_bytes != t->n_bytes) {
     return wf_fail(err, WEFT_INVALID_ARGUMENT, "give as many bytes as the shape needs",
-                   "input '%s' has %zu bytes, which is not what its shape needs", t->name, t->n_bytes);
+                   "input '%s' has %zu bytes, which is not what its shape needs", t->name,
+                   t->n_bytes);
   }
   /* input views are only read by a run; the view type is shared with outputs */
   wf_view view = {.dtype = port->dtype, .rank = t->rank, .data = wf_unconst(t->data)};
   memcpy(view.dims, t->dims, (size_t)t->rank * sizeof *t->dims);
   static const char nothing[1];
-  if (!view.data) view.data = wf_unconst(nothing); /* a tensor without elements is present all the same */
+  if (!view.data)
+    view.data = wf_unconst(nothing); /* a tensor without elements is present all the same */
   g->inputs[at] = view;
   return WEFT_OK;
 }
@@ -126,7 +127,8 @@ weft_status weft_graph_run(weft_graph *g, const weft_tensor *inputs, size_t n_in
                            weft_tensor *outputs, weft_error *err) {
   weft_status st = WEFT_OK;
   if (atomic_flag_test_and_set(&g->is_busy)) {
-    return wf_fail(err, WEFT_SESSION_BUSY, "wait for the other call", "the graph is running already");
+    return wf_fail(err, WEFT_SESSION_BUSY, "wait for the other call",
+                   "the graph is running already");
   }
   memset(g->inputs, 0, g->info->n_inputs * sizeof *g->inputs);
   memset(g->outputs, 0, g->info->n_outputs * sizeof *g->outputs);
@@ -141,8 +143,12 @@ weft_status weft_graph_run(weft_graph *g, const weft_tensor *inputs, size_t n_in
       st = wf_fail(err, WEFT_BACKEND, NULL, "output '%s' has no size", g->info->outputs[i].name);
       goto out;
     }
-    const weft_tensor full = {.name = g->info->outputs[i].name, .dtype = (int)v->dtype,
-                              .rank = v->rank, .dims = v->dims, .data = v->data, .n_bytes = n_bytes};
+    const weft_tensor full = {.name = g->info->outputs[i].name,
+                              .dtype = (int)v->dtype,
+                              .rank = v->rank,
+                              .dims = v->dims,
+                              .data = v->data,
+                              .n_bytes = n_bytes};
     copy_tensor(&outputs[i], &full);
   }
 out:

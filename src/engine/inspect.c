@@ -29,28 +29,35 @@ out:
 }
 
 static void add_port(wf_buf *b, const wf_port *port, bool json) {
-  static const char *const roles[] = {"tensor", "input_ids", "embeds", "mask", "positions", "state", "logits"};
+  static const char *const roles[] = {"tensor",    "input_ids", "embeds", "mask",
+                                      "positions", "state",     "logits"};
   if (json) {
     wf_buf_puts(b, "{\"name\": ");
     wf_buf_add_json_string(b, wf_str_of(port->name), false);
     wf_buf_printf(b, ", \"role\": \"%s\", \"dtype\": \"%s\", \"shape\": [", roles[port->role],
                   wf_dtype_name(port->dtype));
   } else {
-    wf_buf_printf(b, "  %-36s %-10s %s [", port->name, roles[port->role], wf_dtype_name(port->dtype));
+    wf_buf_printf(b, "  %-36s %-10s %s [", port->name, roles[port->role],
+                  wf_dtype_name(port->dtype));
   }
   for (int32_t d = 0; d < port->rank && d < WF_VIEW_MAX_RANK; d++) {
     if (d) wf_buf_puts(b, ", ");
-    if (port->dims[d] >= 0) wf_buf_printf(b, "%lld", (long long)port->dims[d]);
-    else if (json) wf_buf_add_json_string(b, wf_str_of(port->symbols[d] ? port->symbols[d] : "?"), false);
-    else wf_buf_puts(b, port->symbols[d] ? port->symbols[d] : "?");
+    if (port->dims[d] >= 0)
+      wf_buf_printf(b, "%lld", (long long)port->dims[d]);
+    else if (json)
+      wf_buf_add_json_string(b, wf_str_of(port->symbols[d] ? port->symbols[d] : "?"), false);
+    else
+      wf_buf_puts(b, port->symbols[d] ? port->symbols[d] : "?");
   }
   wf_buf_puts(b, json ? "]}" : "]\n");
 }
 
 static void add_ports(wf_buf *b, const char *title, const wf_port *ports, size_t n, bool json) {
   size_t n_states = 0;
-  if (json) wf_buf_printf(b, ", \"%s\": [", title);
-  else wf_buf_printf(b, "%s:\n", title);
+  if (json)
+    wf_buf_printf(b, ", \"%s\": [", title);
+  else
+    wf_buf_printf(b, "%s:\n", title);
   for (size_t i = 0; i < n; i++) {
     n_states += ports[i].role == WF_PORT_STATE;
     /* a decoder has dozens of alike state ports: people see the first two */
@@ -58,25 +65,31 @@ static void add_ports(wf_buf *b, const char *title, const wf_port *ports, size_t
     if (json && i) wf_buf_puts(b, ", ");
     add_port(b, &ports[i], json);
   }
-  if (json) wf_buf_puts(b, "]");
-  else if (n_states > 2) wf_buf_printf(b, "  ... and %zu more states\n", n_states - 2);
+  if (json)
+    wf_buf_puts(b, "]");
+  else if (n_states > 2)
+    wf_buf_printf(b, "  ... and %zu more states\n", n_states - 2);
 }
 
-static void add_info(wf_buf *b, const wf_component_info *info, const wf_package *p, const char *file,
-                     bool json, const wf_buf *report) {
+static void add_info(wf_buf *b, const wf_component_info *info, const wf_package *p,
+                     const char *file, bool json, const wf_buf *report) {
   if (json) {
     wf_buf_puts(b, "{\"file\": ");
     wf_buf_add_json_string(b, wf_str_of(file), false);
-    wf_buf_printf(b, ", \"kind\": \"%s\", \"backend\": \"%s\", \"cpu_level\": \"%s\", \"precision\": ",
+    wf_buf_printf(b,
+                  ", \"kind\": \"%s\", \"backend\": \"%s\", \"cpu_level\": \"%s\", \"precision\": ",
                   p ? p->kind : "onnx", info->backend, info->cpu_level);
     wf_buf_add_json_string(b, wf_str_of(info->precision), false);
-    wf_buf_printf(b, ", \"is_packed\": %s, \"why_not_packed\": ", info->is_packed ? "true" : "false");
+    wf_buf_printf(b,
+                  ", \"is_packed\": %s, \"why_not_packed\": ", info->is_packed ? "true" : "false");
     wf_buf_add_json_string(b, wf_str_of(info->why_not_packed), false);
-    wf_buf_printf(b, ", \"may_chunk\": %s, \"vocabulary\": %lld, \"layers\": %zu, \"max_positions\": %lld"
-                     ", \"weight_bytes\": %zu, \"packed_bytes\": %zu, \"kv_bytes_per_token\": %zu",
-                  info->may_chunk ? "true" : "false", (long long)info->vocab, info->n_layers,
-                  (long long)info->max_positions, info->weight_bytes, info->packed_bytes,
-                  wf_kv_estimate_bytes(info, WF_KV_BLOCK_TOKENS) / WF_KV_BLOCK_TOKENS);
+    wf_buf_printf(
+        b,
+        ", \"may_chunk\": %s, \"vocabulary\": %lld, \"layers\": %zu, \"max_positions\": %lld"
+        ", \"weight_bytes\": %zu, \"packed_bytes\": %zu, \"kv_bytes_per_token\": %zu",
+        info->may_chunk ? "true" : "false", (long long)info->vocab, info->n_layers,
+        (long long)info->max_positions, info->weight_bytes, info->packed_bytes,
+        wf_kv_estimate_bytes(info, WF_KV_BLOCK_TOKENS) / WF_KV_BLOCK_TOKENS);
     add_ports(b, "inputs", info->inputs, info->n_inputs, true);
     add_ports(b, "outputs", info->outputs, info->n_outputs, true);
     wf_buf_puts(b, ", \"report\": ");
@@ -84,21 +97,27 @@ static void add_info(wf_buf *b, const wf_component_info *info, const wf_package 
     wf_buf_puts(b, "}\n");
     return;
   }
-  wf_buf_printf(b, "file:       %s\nkind:       %s\nbackend:    %s, CPU level %s\nprecision:  %s\n", file,
-                p ? p->kind : "onnx", info->backend, info->cpu_level, info->precision);
+  wf_buf_printf(b, "file:       %s\nkind:       %s\nbackend:    %s, CPU level %s\nprecision:  %s\n",
+                file, p ? p->kind : "onnx", info->backend, info->cpu_level, info->precision);
   if (info->n_layers || info->vocab) {
-    wf_buf_printf(b, "form:       %s%s%s\n", info->is_packed ? "packed (rows share a run)" : "a row at a time: ",
+    wf_buf_printf(b, "form:       %s%s%s\n",
+                  info->is_packed ? "packed (rows share a run)" : "a row at a time: ",
                   info->is_packed ? "" : info->why_not_packed,
                   info->may_chunk ? "" : "; a prompt is never cut");
-    wf_buf_printf(b, "vocabulary: %lld\nlayers:     %zu with state, in %zu group%s; %zu bytes of cache a token\n",
-                  (long long)info->vocab, info->n_layers, info->n_groups, info->n_groups == 1 ? "" : "s",
+    wf_buf_printf(b,
+                  "vocabulary: %lld\nlayers:     %zu with state, in %zu group%s; %zu bytes of "
+                  "cache a token\n",
+                  (long long)info->vocab, info->n_layers, info->n_groups,
+                  info->n_groups == 1 ? "" : "s",
                   wf_kv_estimate_bytes(info, WF_KV_BLOCK_TOKENS) / WF_KV_BLOCK_TOKENS);
     for (size_t g = 0; g < info->n_groups; g++) {
-      if (info->groups[g].window) wf_buf_printf(b, "            group %zu: sliding window of %lld\n", g,
-                                                (long long)info->groups[g].window);
+      if (info->groups[g].window)
+        wf_buf_printf(b, "            group %zu: sliding window of %lld\n", g,
+                      (long long)info->groups[g].window);
     }
   }
-  if (info->max_positions) wf_buf_printf(b, "positions:  at most %lld\n", (long long)info->max_positions);
+  if (info->max_positions)
+    wf_buf_printf(b, "positions:  at most %lld\n", (long long)info->max_positions);
   wf_buf_printf(b, "weights:    %zu bytes read a token, %zu bytes packed\n", info->weight_bytes,
                 info->packed_bytes);
   add_ports(b, "inputs", info->inputs, info->n_inputs, false);
@@ -124,16 +143,14 @@ out:
   return st;
 }
 
-static weft_status describe(const char *path, const weft_model_options *o, const char *file, bool json,
-                            wf_buf *b, weft_error *err) {
+static weft_status describe(const char *path, const weft_model_options *o, const char *file,
+                            bool json, wf_buf *b, weft_error *err) {
   weft_status st = WEFT_OK;
   wf_package *p = NULL;
   wf_component *component = NULL;
   wf_buf report = {0};
   wf_cpu_level level;
   struct wf_dim_value *values = NULL;
-  char *root = wf_path_dir(file);
-  if (!root) return wf_fail_memory(err, 0, "a path");
   if (!is_onnx(path)) {
     const wf_package_options package = {o->trust_links != 0, o->model_file};
     WF_TRY(wf_package_open(&p, path, &package, err));
@@ -147,11 +164,15 @@ static weft_status describe(const char *path, const weft_model_options *o, const
     values[i] = (struct wf_dim_value){p->symbols[i].symbol, p->symbols[i].value};
   }
   WF_TRY(wf_cpu_level_get(&level, err));
-  const wf_compile_options options = {.root = root, .model = file, .trust_links = o->trust_links != 0,
+  const wf_compile_options options = {.model = file,
+                                      .trust_links = o->trust_links != 0,
                                       .ports = p ? &p->ports : NULL,
-                                      .exact = o->precision == WEFT_PRECISION_EXACT, .level = level,
-                                      .kv = WF_KV_F16, .n_dim_values = p ? p->n_symbols : 0,
-                                      .dim_values = values, .report = &report};
+                                      .exact = o->precision == WEFT_PRECISION_EXACT,
+                                      .level = level,
+                                      .kv = WF_KV_F16,
+                                      .n_dim_values = p ? p->n_symbols : 0,
+                                      .dim_values = values,
+                                      .report = &report};
   WF_TRY(wf_component_compile(&wf_backend_native, &component, &options, err));
   add_info(b, wf_component_describe(&wf_backend_native, component), p, file, json, &report);
 out:
@@ -159,7 +180,6 @@ out:
   wf_package_close(p);
   wf_buf_deinit(&report);
   wf_free(values);
-  wf_free(root);
   return st;
 }
 
@@ -171,11 +191,14 @@ weft_status weft_inspect(const char *path, const weft_model_options *options, co
   char *file = NULL;
   wf_model_options_take(&o, options);
   if (strcmp(format, "text") != 0 && strcmp(format, "json") != 0 && strcmp(format, "dot") != 0) {
-    return wf_fail(err, WEFT_INVALID_ARGUMENT, "use text, json or dot", "'%s' is no format", format);
+    return wf_fail(err, WEFT_INVALID_ARGUMENT, "use text, json or dot", "'%s' is no format",
+                   format);
   }
   WF_TRY(weft_model_file(path, &o, &file, err));
-  if (strcmp(format, "dot") == 0) WF_TRY(draw(file, o.trust_links != 0, &b, err));
-  else WF_TRY(describe(path, &o, file, strcmp(format, "json") == 0, &b, err));
+  if (strcmp(format, "dot") == 0)
+    WF_TRY(draw(file, o.trust_links != 0, &b, err));
+  else
+    WF_TRY(describe(path, &o, file, strcmp(format, "json") == 0, &b, err));
   *text = wf_buf_take(&b);
   if (!*text) st = wf_fail_memory(err, 0, "text");
 out:

@@ -73,8 +73,8 @@ static weft_status open_package(weft_model *m, const char *path, const weft_mode
   bool is_temporary = false;
   const wf_package_options options = {o->trust_links != 0, o->model_file};
   if (wf_is_gguf(path)) {
-    const wf_import_options import = {.progress = o->progress, .progress_user = o->progress_user,
-                                      .is_private = true};
+    const wf_import_options import = {
+        .progress = o->progress, .progress_user = o->progress_user, .is_private = true};
     WF_TRY(wf_import_cached(path, &import, &dir, &is_temporary, err));
     if (is_temporary) {
       m->temporary_dir = dir;
@@ -93,7 +93,8 @@ out:
 static weft_status load_tokenizer(weft_model *m, weft_error *err) {
   const wf_package *p = m->package;
   if (p->tokenizer_json) {
-    WF_RETURN_IF_ERROR(wf_tokenizer_load_json(&m->tokenizer, p->tokenizer_json, p->tokenizer_config, err));
+    WF_RETURN_IF_ERROR(
+        wf_tokenizer_load_json(&m->tokenizer, p->tokenizer_json, p->tokenizer_config, err));
   } else if (p->tokenizer_model) {
     WF_RETURN_IF_ERROR(wf_tokenizer_load_spm(&m->tokenizer, p->tokenizer_model, err));
   } else {
@@ -128,7 +129,8 @@ static weft_status load_template(weft_model *m, weft_error *err) {
 }
 
 /* Bytes of the model file and its external data. */
-static weft_status file_bytes(const wf_package *p, bool trust_links, uint64_t *result, weft_error *err) {
+static weft_status file_bytes(const wf_package *p, bool trust_links, uint64_t *result,
+                              weft_error *err) {
   wf_onnx_model *onnx = NULL;
   const wf_onnx_options options = {.trust_links = trust_links};
   WF_RETURN_IF_ERROR(wf_onnx_open(&onnx, p->model, &options, err));
@@ -145,7 +147,8 @@ static weft_status check_memory(const wf_package *p, const weft_model_options *o
   const uint64_t available = wf_memory_available(&is_cgroup);
   const uint64_t need = weights + OWN_BYTES;
   if (need <= available) return WEFT_OK;
-  return wf_fail(err, WEFT_OUT_OF_MEMORY, "use a smaller or more quantised model, or allow more memory",
+  return wf_fail(err, WEFT_OUT_OF_MEMORY,
+                 "use a smaller or more quantised model, or allow more memory",
                  "the model needs about %llu MiB (%llu MiB of weights), but only %llu MiB %s",
                  (unsigned long long)(need >> 20), (unsigned long long)(weights >> 20),
                  (unsigned long long)(available >> 20),
@@ -167,15 +170,18 @@ static weft_status compile(weft_model *m, const weft_model_options *o, weft_erro
   }
   WF_TRY(wf_cpu_level_get(&level, err));
   static const wf_kv_type kv_types[] = {WF_KV_F16, WF_KV_F32, WF_KV_Q8};
-  char *root = wf_path_dir(p->model);
-  const wf_compile_options options = {.root = root ? root : p->root, .model = p->model,
-                                      .trust_links = o->trust_links != 0, .ports = &p->ports,
+  const wf_compile_options options = {.model = p->model,
+                                      .trust_links = o->trust_links != 0,
+                                      .ports = &p->ports,
                                       .exact = o->precision == WEFT_PRECISION_EXACT,
-                                      .kv = kv_types[o->kv], .level = level, .cache_dir = cache,
-                                      .n_dim_values = p->n_symbols, .dim_values = values,
-                                      .progress = o->progress, .progress_user = o->progress_user};
+                                      .kv = kv_types[o->kv],
+                                      .level = level,
+                                      .cache_dir = cache,
+                                      .n_dim_values = p->n_symbols,
+                                      .dim_values = values,
+                                      .progress = o->progress,
+                                      .progress_user = o->progress_user};
   st = wf_component_compile(m->backend, &m->component, &options, err);
-  wf_free(root);
 out:
   wf_free(values);
   wf_free(cache);
@@ -184,12 +190,15 @@ out:
 
 /* The smallest of what the model states, its tables hold, the caller wants and memory allows. */
 static weft_status fix_context(weft_model *m, const weft_model_options *o, weft_error *err) {
-  int64_t context = m->package->context_tokens ? m->package->context_tokens : DEFAULT_CONTEXT_TOKENS;
+  int64_t context =
+      m->package->context_tokens ? m->package->context_tokens : DEFAULT_CONTEXT_TOKENS;
   int is_cgroup;
-  if (m->info->max_positions > 0 && m->info->max_positions < context) context = m->info->max_positions;
+  if (m->info->max_positions > 0 && m->info->max_positions < context)
+    context = m->info->max_positions;
   if (o->context_tokens > 0 && o->context_tokens < context) context = o->context_tokens;
   const uint64_t available = wf_memory_available(&is_cgroup);
-  while (context > 1 && wf_kv_estimate_bytes(m->info, context) > available) context -= context / 8 + 1;
+  while (context > 1 && wf_kv_estimate_bytes(m->info, context) > available)
+    context -= context / 8 + 1;
   if (context < 1) {
     return wf_fail(err, WEFT_OUT_OF_MEMORY, "free memory", "no memory for a cache of one token");
   }

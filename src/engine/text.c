@@ -79,15 +79,16 @@ static weft_status set_default(json_t *variables, const char *name, const char *
   return WEFT_OK;
 }
 
-/* {"messages": ...} or, for a chat, a bare list of messages; with the package's tokens as variables. */
-static weft_status parse_variables(const wf_package *p, bool is_chat, const char *json, size_t n_json,
-                                   json_t **result, weft_error *err) {
+/* {"messages": ...} or, for a chat, a bare list of messages; with the package's tokens as
+ * variables. */
+static weft_status parse_variables(const wf_package *p, bool is_chat, const char *json,
+                                   size_t n_json, json_t **result, weft_error *err) {
   weft_status st = WEFT_OK;
   json_error_t why;
   json_t *variables = json_loadb(json, n_json, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
   if (!variables) {
-    return wf_fail(err, WEFT_PARSE, "repair the JSON", "line %d, column %d: %s", why.line, why.column,
-                   why.text);
+    return wf_fail(err, WEFT_PARSE, "repair the JSON", "line %d, column %d: %s", why.line,
+                   why.column, why.text);
   }
   if (json_is_array(variables) && is_chat) {
     json_t *object = json_object();
@@ -99,7 +100,8 @@ static weft_status parse_variables(const wf_package *p, bool is_chat, const char
   }
   if (!json_is_object(variables) ||
       (is_chat && !json_is_array(json_object_get(variables, "messages")))) {
-    st = wf_fail(err, WEFT_INVALID_ARGUMENT, "give {\"messages\": [{\"role\": ..., \"content\": ...}]}",
+    st = wf_fail(err, WEFT_INVALID_ARGUMENT,
+                 "give {\"messages\": [{\"role\": ..., \"content\": ...}]}",
                  "the JSON is no object with a list of messages");
     goto out;
   }
@@ -121,14 +123,15 @@ out:
   return st;
 }
 
-weft_status wf_chat_render(const wf_template *t, const wf_package *p, bool is_chat, const char *json,
-                           size_t n_json, const int64_t *now_seconds, wf_buf *text,
-                           wf_text_runs *runs, weft_error *err) {
+weft_status wf_chat_render(const wf_template *t, const wf_package *p, bool is_chat,
+                           const char *json, size_t n_json, const int64_t *now_seconds,
+                           wf_buf *text, wf_text_runs *runs, weft_error *err) {
   weft_status st = WEFT_OK;
   json_t *variables = NULL;
   wf_render_options options;
   if (!t) {
-    return wf_fail(err, WEFT_INVALID_ARGUMENT, "give the text itself (--raw), or add chat_template.jinja",
+    return wf_fail(err, WEFT_INVALID_ARGUMENT,
+                   "give the text itself (--raw), or add chat_template.jinja",
                    "the package has no chat template");
   }
   wf_render_options_init(&options);

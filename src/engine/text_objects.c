@@ -74,7 +74,8 @@ weft_status weft_tokenizer_open(weft_tokenizer **result, const char *path, weft_
   if (is_file && wf_str_ends(name, WF_STR(".model"))) {
     WF_TRY(wf_tokenizer_load_spm(&t, path, err));
   } else if (is_file && wf_str_ends(name, WF_STR("tokenizer.json"))) {
-    char *dir = wf_path_dir(path), *config = dir ? wf_path_join(dir, "tokenizer_config.json") : NULL;
+    char *dir = wf_path_dir(path),
+         *config = dir ? wf_path_join(dir, "tokenizer_config.json") : NULL;
     st = wf_tokenizer_load_json(&t, path, config && wf_path_exists(config) ? config : NULL, err);
     wf_free(dir);
     wf_free(config);
@@ -141,8 +142,8 @@ weft_status weft_tokenizer_encode(const weft_tokenizer *t, const char *text, siz
                                      .content_mode = (flags & WEFT_TOKENIZE_CONTENT) != 0,
                                      .want_offsets = want_offsets != 0};
   if (pair) {
-    WF_TRY(wf_tokenizer_encode_pair(inner(t), (wf_str){text, n_text}, (wf_str){pair, n_pair}, &options,
-                                    &e, err));
+    WF_TRY(wf_tokenizer_encode_pair(inner(t), (wf_str){text, n_text}, (wf_str){pair, n_pair},
+                                    &options, &e, err));
   } else {
     WF_TRY(wf_tokenizer_encode(inner(t), (wf_str){text, n_text}, &options, &e, err));
   }
@@ -202,8 +203,8 @@ weft_status weft_template_open(weft_template **result, const char *package_path,
                  package_path ? package_path : "");
     goto out;
   }
-  WF_TRY(wf_template_compile(&t->compiled,
-                             source ? (wf_str){source, n} : wf_str_of(t->package->chat_template), err));
+  WF_TRY(wf_template_compile(
+      &t->compiled, source ? (wf_str){source, n} : wf_str_of(t->package->chat_template), err));
   *result = t;
   t = NULL;
 out:
@@ -229,8 +230,8 @@ weft_status weft_template_render(const weft_template *t, const char *json, size_
     return wf_fail(err, WEFT_INVALID_ARGUMENT, "write it as 2026-01-02T03:04:05",
                    "'%s' is no date and time", now);
   }
-  WF_TRY(wf_chat_render(t->compiled, t->package, false, json, n_json, now ? &seconds : NULL, &b, NULL,
-                        err));
+  WF_TRY(wf_chat_render(t->compiled, t->package, false, json, n_json, now ? &seconds : NULL, &b,
+                        NULL, err));
   *n_text = b.n;
   *text = wf_buf_take(&b);
   if (!*text) st = wf_fail_memory(err, b.n, "text");

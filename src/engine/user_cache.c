@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The user's cache folder: imports/ (packages made of GGUF files) and packed/ (weights laid out for a CPU).
- * Only these two are ever listed or removed: the folder may be shared with others by mistake. */
+/* The user's cache folder: imports/ (packages made of GGUF files) and packed/ (weights laid out for
+ * a CPU). Only these two are ever listed or removed: the folder may be shared with others by
+ * mistake. */
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,7 +54,8 @@ static weft_status each_entry(bool remove, wf_buf *lines, uint64_t *n_bytes, wef
         char *path = wf_path_join(dir, names[i]);
         const uint64_t bytes = path ? visit(path, remove, 0) : 0;
         *n_bytes += bytes;
-        if (lines) wf_buf_printf(lines, "%12llu  %-8s %s\n", (unsigned long long)bytes, kinds[k], names[i]);
+        if (lines)
+          wf_buf_printf(lines, "%12llu  %-8s %s\n", (unsigned long long)bytes, kinds[k], names[i]);
         wf_free(path);
       }
       wf_path_list_free(names, n);

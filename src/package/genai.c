@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* genai_config.json of onnxruntime-genai for decoder-only models, read strictly: each member is taken,
- * known and without effect here, or refused by its path. */
+/* genai_config.json of onnxruntime-genai for decoder-only models, read strictly: each member is
+ * taken, known and without effect here, or refused by its path. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,41 +12,80 @@
 static const char doc[] = "genai_config.json";
 
 /* Known members. TAKEN ones are read below; IDLE ones steer onnxruntime-genai's own machinery (its
- * session, its beams, its buffers) and change no token here; REFUSED ones change results in a way this
- * reader does not follow. "*" stands for any member below. */
+ * session, its beams, its buffers) and change no token here; REFUSED ones change results in a way
+ * this reader does not follow. "*" stands for any member below. */
 typedef enum member_kind { TAKEN, IDLE, REFUSED } member_kind;
 static const struct {
   const char *path;
   member_kind kind;
 } members[] = {
-    {"model", TAKEN}, {"search", TAKEN}, {"engine", IDLE}, {"engine.*", IDLE},
-    {"model.bos_token_id", TAKEN}, {"model.context_length", TAKEN}, {"model.decoder", TAKEN},
-    {"model.eos_token_id", TAKEN}, {"model.pad_token_id", TAKEN}, {"model.type", TAKEN},
-    {"model.vocab_size", TAKEN}, {"model.sep_token_id", IDLE}, {"model.decoder_start_token_id", IDLE},
-    {"model.bot_token_id", IDLE}, {"model.eot_token_id", IDLE}, {"model.bor_token_id", IDLE},
-    {"model.eor_token_id", IDLE}, {"model.prompt_templates", IDLE}, {"model.prompt_templates.*", IDLE},
-    {"model.encoder", REFUSED}, {"model.vision", REFUSED}, {"model.embedding", REFUSED},
-    {"model.speech", REFUSED}, {"model.joiner", REFUSED},
-    {"model.decoder.filename", TAKEN}, {"model.decoder.head_size", TAKEN},
-    {"model.decoder.hidden_size", IDLE}, {"model.decoder.num_attention_heads", IDLE},
-    {"model.decoder.num_hidden_layers", TAKEN}, {"model.decoder.num_key_value_heads", TAKEN},
-    {"model.decoder.session_options", IDLE}, {"model.decoder.session_options.*", IDLE},
-    {"model.decoder.run_options", IDLE}, {"model.decoder.run_options.*", IDLE},
-    {"model.decoder.sliding_window", TAKEN}, {"model.decoder.sliding_window.*", IDLE},
-    {"model.decoder.pipeline", REFUSED}, {"model.decoder.state_update", REFUSED},
-    {"model.decoder.inputs", TAKEN}, {"model.decoder.outputs", TAKEN},
-    {"model.decoder.inputs.input_ids", TAKEN}, {"model.decoder.inputs.inputs_embeds", TAKEN},
-    {"model.decoder.inputs.attention_mask", TAKEN}, {"model.decoder.inputs.position_ids", TAKEN},
-    {"model.decoder.inputs.past_key_names", TAKEN}, {"model.decoder.inputs.past_value_names", TAKEN},
-    {"model.decoder.outputs.logits", TAKEN}, {"model.decoder.outputs.present_key_names", TAKEN},
+    {"model", TAKEN},
+    {"search", TAKEN},
+    {"engine", IDLE},
+    {"engine.*", IDLE},
+    {"model.bos_token_id", TAKEN},
+    {"model.context_length", TAKEN},
+    {"model.decoder", TAKEN},
+    {"model.eos_token_id", TAKEN},
+    {"model.pad_token_id", TAKEN},
+    {"model.type", TAKEN},
+    {"model.vocab_size", TAKEN},
+    {"model.sep_token_id", IDLE},
+    {"model.decoder_start_token_id", IDLE},
+    {"model.bot_token_id", IDLE},
+    {"model.eot_token_id", IDLE},
+    {"model.bor_token_id", IDLE},
+    {"model.eor_token_id", IDLE},
+    {"model.prompt_templates", IDLE},
+    {"model.prompt_templates.*", IDLE},
+    {"model.encoder", REFUSED},
+    {"model.vision", REFUSED},
+    {"model.embedding", REFUSED},
+    {"model.speech", REFUSED},
+    {"model.joiner", REFUSED},
+    {"model.decoder.filename", TAKEN},
+    {"model.decoder.head_size", TAKEN},
+    {"model.decoder.hidden_size", IDLE},
+    {"model.decoder.num_attention_heads", IDLE},
+    {"model.decoder.num_hidden_layers", TAKEN},
+    {"model.decoder.num_key_value_heads", TAKEN},
+    {"model.decoder.session_options", IDLE},
+    {"model.decoder.session_options.*", IDLE},
+    {"model.decoder.run_options", IDLE},
+    {"model.decoder.run_options.*", IDLE},
+    {"model.decoder.sliding_window", TAKEN},
+    {"model.decoder.sliding_window.*", IDLE},
+    {"model.decoder.pipeline", REFUSED},
+    {"model.decoder.state_update", REFUSED},
+    {"model.decoder.inputs", TAKEN},
+    {"model.decoder.outputs", TAKEN},
+    {"model.decoder.inputs.input_ids", TAKEN},
+    {"model.decoder.inputs.inputs_embeds", TAKEN},
+    {"model.decoder.inputs.attention_mask", TAKEN},
+    {"model.decoder.inputs.position_ids", TAKEN},
+    {"model.decoder.inputs.past_key_names", TAKEN},
+    {"model.decoder.inputs.past_value_names", TAKEN},
+    {"model.decoder.outputs.logits", TAKEN},
+    {"model.decoder.outputs.present_key_names", TAKEN},
     {"model.decoder.outputs.present_value_names", TAKEN},
-    {"search.do_sample", TAKEN}, {"search.temperature", TAKEN}, {"search.top_k", TAKEN},
-    {"search.top_p", TAKEN}, {"search.min_p", TAKEN}, {"search.repetition_penalty", TAKEN},
-    {"search.max_length", TAKEN}, {"search.min_length", IDLE}, {"search.num_beams", TAKEN},
-    {"search.num_return_sequences", IDLE}, {"search.no_repeat_ngram_size", IDLE},
-    {"search.early_stopping", IDLE}, {"search.diversity_penalty", IDLE},
-    {"search.length_penalty", IDLE}, {"search.past_present_share_buffer", IDLE},
-    {"search.random_seed", IDLE}, {"search.chunk_size", IDLE}, {"search.batch_size", IDLE},
+    {"search.do_sample", TAKEN},
+    {"search.temperature", TAKEN},
+    {"search.top_k", TAKEN},
+    {"search.top_p", TAKEN},
+    {"search.min_p", TAKEN},
+    {"search.repetition_penalty", TAKEN},
+    {"search.max_length", TAKEN},
+    {"search.min_length", IDLE},
+    {"search.num_beams", TAKEN},
+    {"search.num_return_sequences", IDLE},
+    {"search.no_repeat_ngram_size", IDLE},
+    {"search.early_stopping", IDLE},
+    {"search.diversity_penalty", IDLE},
+    {"search.length_penalty", IDLE},
+    {"search.past_present_share_buffer", IDLE},
+    {"search.random_seed", IDLE},
+    {"search.chunk_size", IDLE},
+    {"search.batch_size", IDLE},
 };
 
 static const member_kind *classify(const char *path) {
@@ -65,7 +104,8 @@ static weft_status check_members(const json_t *object, const char *prefix, int d
   const char *key;
   json_t *value;
   if (depth > 16) {
-    return wf_fail(err, WEFT_LIMIT, "repair the document", "%s: '%s' is nested too deeply", doc, prefix);
+    return wf_fail(err, WEFT_LIMIT, "repair the document", "%s: '%s' is nested too deeply", doc,
+                   prefix);
   }
   /* jansson's iteration wants a mutable object, but changes nothing */
   json_object_foreach(wf_unconst(object), key, value) {
@@ -82,8 +122,8 @@ static weft_status check_members(const json_t *object, const char *prefix, int d
                    "%s: unknown member '%s'", doc, text);
     } else if (*kind == REFUSED && !json_is_null(value)) {
       st = wf_fail(err, WEFT_UNSUPPORTED, "use a decoder-only text model",
-                   "%s: '%s' needs a pipeline of several graphs, which this version does not run", doc,
-                   text);
+                   "%s: '%s' needs a pipeline of several graphs, which this version does not run",
+                   doc, text);
     } else if (json_is_object(value) && *kind == TAKEN) {
       st = check_members(value, text, depth + 1, err);
     }
@@ -97,8 +137,8 @@ static weft_status member_object(const json_t *parent, const char *key, const js
                                  weft_error *err) {
   *result = json_object_get(parent, key);
   if (json_is_object(*result)) return WEFT_OK;
-  return wf_fail(err, WEFT_PACKAGE_INVALID, "repair the document", "%s: '%s' must be an object", doc,
-                 key);
+  return wf_fail(err, WEFT_PACKAGE_INVALID, "repair the document", "%s: '%s' must be an object",
+                 doc, key);
 }
 
 static weft_status port_name(wf_package *p, const json_t *object, const char *key,
@@ -114,22 +154,24 @@ static weft_status read_ports(wf_package *p, const json_t *decoder, weft_error *
   const char *past_key, *past_value, *present_key, *present_value;
   wf_ports *ports = &p->ports;
   /* Names default as onnxruntime-genai's do; which ports the graph has is checked afterwards. */
-  WF_RETURN_IF_ERROR(port_name(p, in, "input_ids", json_object_get(in, "inputs_embeds") ? NULL : "input_ids",
+  WF_RETURN_IF_ERROR(port_name(p, in, "input_ids",
+                               json_object_get(in, "inputs_embeds") ? NULL : "input_ids",
                                &ports->input_ids, err));
   WF_RETURN_IF_ERROR(port_name(p, in, "inputs_embeds", NULL, &ports->inputs_embeds, err));
   WF_RETURN_IF_ERROR(port_name(p, in, "attention_mask", NULL, &ports->attention_mask, err));
   WF_RETURN_IF_ERROR(port_name(p, in, "position_ids", NULL, &ports->position_ids, err));
   WF_RETURN_IF_ERROR(port_name(p, out, "logits", "logits", &ports->logits, err));
-  WF_RETURN_IF_ERROR(wf_json_get_string(p, in, doc, "past_key_names", "past_key_values.%d.key",
-                                        &past_key, err));
+  WF_RETURN_IF_ERROR(
+      wf_json_get_string(p, in, doc, "past_key_names", "past_key_values.%d.key", &past_key, err));
   WF_RETURN_IF_ERROR(wf_json_get_string(p, in, doc, "past_value_names", "past_key_values.%d.value",
                                         &past_value, err));
-  WF_RETURN_IF_ERROR(wf_json_get_string(p, out, doc, "present_key_names", "present.%d.key",
-                                        &present_key, err));
+  WF_RETURN_IF_ERROR(
+      wf_json_get_string(p, out, doc, "present_key_names", "present.%d.key", &present_key, err));
   WF_RETURN_IF_ERROR(wf_json_get_string(p, out, doc, "present_value_names", "present.%d.value",
                                         &present_value, err));
   int64_t n_layers;
-  WF_RETURN_IF_ERROR(wf_json_get_int(decoder, doc, "num_hidden_layers", 1, 4096, 0, &n_layers, err));
+  WF_RETURN_IF_ERROR(
+      wf_json_get_int(decoder, doc, "num_hidden_layers", 1, 4096, 0, &n_layers, err));
   wf_state_ports *states = wf_arena_calloc(p->arena, (size_t)n_layers + 1, sizeof *states);
   if (!states) return wf_fail_memory(err, 0, "state ports");
   for (size_t i = 0; i < (size_t)n_layers; i++) {
@@ -156,8 +198,8 @@ static weft_status read_search(wf_package *p, const json_t *search, weft_error *
   WF_RETURN_IF_ERROR(wf_json_get_number(search, doc, "temperature", NAN, &d->temperature, err));
   WF_RETURN_IF_ERROR(wf_json_get_number(search, doc, "top_p", NAN, &d->top_p, err));
   WF_RETURN_IF_ERROR(wf_json_get_number(search, doc, "min_p", NAN, &d->min_p, err));
-  WF_RETURN_IF_ERROR(wf_json_get_number(search, doc, "repetition_penalty", NAN,
-                                        &d->repetition_penalty, err));
+  WF_RETURN_IF_ERROR(
+      wf_json_get_number(search, doc, "repetition_penalty", NAN, &d->repetition_penalty, err));
   WF_RETURN_IF_ERROR(wf_json_get_int(search, doc, "top_k", 0, INT32_MAX, -1, &d->top_k, err));
   WF_RETURN_IF_ERROR(wf_json_get_int(search, doc, "num_beams", 1, INT32_MAX, 1, &n_beams, err));
   WF_RETURN_IF_ERROR(wf_json_get_int(search, doc, "max_length", 0, INT32_MAX, 0, &max_length, err));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A folder with config.json and ONNX files in it or in onnx/, as optimum and transformers.js write it.
- * The ports carry the names both tools give them; which of them exist is read from the graph. */
+/* A folder with config.json and ONNX files in it or in onnx/, as optimum and transformers.js write
+ * it. The ports carry the names both tools give them; which of them exist is read from the graph.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,9 +14,10 @@ static const char doc[] = "config.json";
 /* The best file that is there: full precision first, then the least lossy. A folder with several is
  * told apart by --model-file. */
 static const char *const candidates[] = {
-    "model",      "decoder_model_merged", "decoder_with_past_model", "model_fp16",
-    "model_bf16", "model_q8",             "model_quantized",         "model_int8",
-    "model_uint8", "model_q4",            "model_q4f16",             "decoder_model"};
+    "model",           "decoder_model_merged", "decoder_with_past_model",
+    "model_fp16",      "model_bf16",           "model_q8",
+    "model_quantized", "model_int8",           "model_uint8",
+    "model_q4",        "model_q4f16",          "decoder_model"};
 static const char *const folders[] = {"onnx", "."};
 
 static weft_status choose_model(wf_package *p, const wf_package_options *o, weft_error *err) {
@@ -49,7 +51,8 @@ static weft_status choose_model(wf_package *p, const wf_package_options *o, weft
     }
   }
   if (!path) {
-    st = wf_fail(err, WEFT_PACKAGE_INVALID, "export the model to ONNX into this folder, or use --model-file",
+    st = wf_fail(err, WEFT_PACKAGE_INVALID,
+                 "export the model to ONNX into this folder, or use --model-file",
                  "package '%s' holds config.json but no ONNX model", p->root);
     goto out;
   }
@@ -83,10 +86,13 @@ static weft_status read_states(wf_package *p, const wf_onnx_graph *g, weft_error
   wf_state_ports *states = wf_arena_calloc(p->arena, n + 1, sizeof *states);
   if (!states) return wf_fail_memory(err, 0, "state ports");
   for (size_t i = 0; i < n; i++) {
-    WF_RETURN_IF_ERROR(wf_package_expand(p, doc, "past_key_values.%d.key", i, &states[i].past_key, err));
-    WF_RETURN_IF_ERROR(wf_package_expand(p, doc, "past_key_values.%d.value", i, &states[i].past_value, err));
+    WF_RETURN_IF_ERROR(
+        wf_package_expand(p, doc, "past_key_values.%d.key", i, &states[i].past_key, err));
+    WF_RETURN_IF_ERROR(
+        wf_package_expand(p, doc, "past_key_values.%d.value", i, &states[i].past_value, err));
     WF_RETURN_IF_ERROR(wf_package_expand(p, doc, "present.%d.key", i, &states[i].present_key, err));
-    WF_RETURN_IF_ERROR(wf_package_expand(p, doc, "present.%d.value", i, &states[i].present_value, err));
+    WF_RETURN_IF_ERROR(
+        wf_package_expand(p, doc, "present.%d.value", i, &states[i].present_value, err));
   }
   p->ports.states = states;
   p->ports.n_states = p->n_layers = n;
@@ -104,14 +110,16 @@ static weft_status read_ports(wf_package *p, const wf_onnx_graph *g, weft_error 
                    "the graph of '%s' has no input 'input_ids': it is no text decoder", p->model);
   }
   if (has_port(g->inputs, g->n_inputs, WF_STR("use_cache_branch"))) {
-    return wf_fail(err, WEFT_UNSUPPORTED,
-                   "export the model again with a current optimum, which writes one graph with past",
-                   "'%s' is a merged decoder with 'use_cache_branch'", p->model);
+    return wf_fail(
+        err, WEFT_UNSUPPORTED,
+        "export the model again with a current optimum, which writes one graph with past",
+        "'%s' is a merged decoder with 'use_cache_branch'", p->model);
   }
   return read_states(p, g, err);
 }
 
-weft_status wf_package_read_huggingface(wf_package *p, const wf_package_options *o, weft_error *err) {
+weft_status wf_package_read_huggingface(wf_package *p, const wf_package_options *o,
+                                        weft_error *err) {
   weft_status st = WEFT_OK;
   json_t *config = NULL;
   wf_onnx_model *onnx = NULL;
@@ -121,12 +129,14 @@ weft_status wf_package_read_huggingface(wf_package *p, const wf_package_options 
   const json_t *text = json_object_get(config, "text_config");
   if (!json_is_object(text)) text = config;
   WF_TRY(wf_json_get_string(p, config, doc, "model_type", "", &p->model_type, err));
-  WF_TRY(wf_json_get_int(text, doc, "max_position_embeddings", 1, INT32_MAX, 0, &p->context_tokens, err));
+  WF_TRY(wf_json_get_int(text, doc, "max_position_embeddings", 1, INT32_MAX, 0, &p->context_tokens,
+                         err));
   WF_TRY(wf_json_get_int(text, doc, "vocab_size", 1, INT32_MAX, 0, &p->vocab, err));
   WF_TRY(wf_json_get_int(text, doc, "num_attention_heads", 1, 65536, 0, &n_heads, err));
   WF_TRY(wf_json_get_int(text, doc, "num_key_value_heads", 1, 65536, n_heads, &n_kv_heads, err));
   WF_TRY(wf_json_get_int(text, doc, "hidden_size", 1, INT32_MAX, 0, &hidden, err));
-  WF_TRY(wf_json_get_int(text, doc, "head_dim", 1, 65536, n_heads ? hidden / n_heads : 0, &head_size, err));
+  WF_TRY(wf_json_get_int(text, doc, "head_dim", 1, 65536, n_heads ? hidden / n_heads : 0,
+                         &head_size, err));
   const int32_t *bos_ids = NULL;
   size_t n_bos_ids = 0;
   WF_TRY(wf_json_get_ids(p, config, doc, "bos_token_id", &bos_ids, &n_bos_ids, err));

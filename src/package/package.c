@@ -23,8 +23,8 @@ weft_status wf_package_json(const wf_package *p, const wf_package_options *o, co
   WF_TRY(wf_file_read(path, MAX_DOCUMENT_BYTES, &text, &n, err));
   *result = json_loadb(text, n, JSON_REJECT_DUPLICATES, &why);
   if (!*result) {
-    st = wf_fail(err, WEFT_PARSE, "repair the document", "%s, line %d, column %d: %s", name, why.line,
-                 why.column, why.text);
+    st = wf_fail(err, WEFT_PARSE, "repair the document", "%s, line %d, column %d: %s", name,
+                 why.line, why.column, why.text);
   } else if (!json_is_object(*result)) {
     json_decref(*result);
     *result = NULL;
@@ -37,7 +37,8 @@ out:
   return st;
 }
 
-static weft_status fail_type(weft_error *err, const char *doc, const char *key, const char *wanted) {
+static weft_status fail_type(weft_error *err, const char *doc, const char *key,
+                             const char *wanted) {
   return wf_fail(err, WEFT_PACKAGE_INVALID, "repair the document", "%s: '%s' must be %s", doc, key,
                  wanted);
 }
@@ -68,8 +69,9 @@ weft_status wf_json_get_number(const json_t *object, const char *doc, const char
   return isfinite(*result) ? WEFT_OK : fail_type(err, doc, key, "a finite number");
 }
 
-weft_status wf_json_get_string(wf_package *p, const json_t *object, const char *doc, const char *key,
-                               const char *fallback, const char **result, weft_error *err) {
+weft_status wf_json_get_string(wf_package *p, const json_t *object, const char *doc,
+                               const char *key, const char *fallback, const char **result,
+                               weft_error *err) {
   const json_t *v = json_object_get(object, key);
   *result = fallback;
   if (!v || json_is_null(v)) return WEFT_OK;
@@ -130,9 +132,10 @@ typedef struct symbol_list {
   WF_VEC(wf_symbol_value) found;
 } symbol_list;
 
-/* One axis of a state port: a number must agree with the document, a symbol takes its value from it. */
-static weft_status bind_axis(wf_package *p, symbol_list *list, const wf_onnx_value_info *port, int axis,
-                             int64_t value, const char *what, weft_error *err) {
+/* One axis of a state port: a number must agree with the document, a symbol takes its value from
+ * it. */
+static weft_status bind_axis(wf_package *p, symbol_list *list, const wf_onnx_value_info *port,
+                             int axis, int64_t value, const char *what, weft_error *err) {
   const wf_onnx_dim *dim = &port->dims[axis];
   if (dim->is_known) {
     if (value > 0 && dim->value != value) {
@@ -244,8 +247,8 @@ static bool has_file(const wf_package *p, const char *name) {
   return yes;
 }
 
-static weft_status read_documents(wf_package *p, const char *path, const wf_package_options *options,
-                                  weft_error *err) {
+static weft_status read_documents(wf_package *p, const char *path,
+                                  const wf_package_options *options, weft_error *err) {
   if (has_file(p, "genai_config.json")) return wf_package_read_genai(p, options, err);
   if (has_file(p, "config.json")) return wf_package_read_huggingface(p, options, err);
   if (has_file(p, "inference_metadata.yaml") || has_file(p, "inference_metadata.yml") ||
@@ -253,12 +256,13 @@ static weft_status read_documents(wf_package *p, const char *path, const wf_pack
     return wf_fail(err, WEFT_UNSUPPORTED, "use a folder with genai_config.json or config.json",
                    "'%s' is a workflow package, which this version does not run", path);
   }
-  return wf_fail(err, WEFT_IO, "name a folder with genai_config.json, or config.json and onnx/*.onnx",
+  return wf_fail(err, WEFT_IO,
+                 "name a folder with genai_config.json, or config.json and onnx/*.onnx",
                  "'%s' holds no package: neither genai_config.json nor config.json is there", path);
 }
 
-weft_status wf_package_open(wf_package **result, const char *path, const wf_package_options *options,
-                            weft_error *err) {
+weft_status wf_package_open(wf_package **result, const char *path,
+                            const wf_package_options *options, weft_error *err) {
   weft_status st = WEFT_OK;
   wf_package *p = NULL;
   WF_TRY(create(&p, path, err));

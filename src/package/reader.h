@@ -13,14 +13,15 @@
 weft_status wf_package_json(const wf_package *p, const wf_package_options *o, const char *name,
                             bool is_optional, json_t **result, weft_error *err) WF_NODISCARD;
 
-/* Member accessors that check the type: absent or null gives the fallback, another type PACKAGE_INVALID
- * naming the document and the member. */
+/* Member accessors that check the type: absent or null gives the fallback, another type
+ * PACKAGE_INVALID naming the document and the member. */
 weft_status wf_json_get_int(const json_t *object, const char *doc, const char *key, int64_t lo,
-                            int64_t hi, int64_t fallback, int64_t *result, weft_error *err) WF_NODISCARD;
+                            int64_t hi, int64_t fallback, int64_t *result,
+                            weft_error *err) WF_NODISCARD;
 weft_status wf_json_get_number(const json_t *object, const char *doc, const char *key,
                                double fallback, double *result, weft_error *err) WF_NODISCARD;
-weft_status wf_json_get_string(wf_package *p, const json_t *object, const char *doc, const char *key,
-                               const char *fallback, const char **result,
+weft_status wf_json_get_string(wf_package *p, const json_t *object, const char *doc,
+                               const char *key, const char *fallback, const char **result,
                                weft_error *err) WF_NODISCARD;
 /* A token id or a list of them. */
 weft_status wf_json_get_ids(wf_package *p, const json_t *object, const char *doc, const char *key,
@@ -36,8 +37,8 @@ weft_status wf_package_read_generation(wf_package *p, const wf_package_options *
 /* Expands "past.%d.key" for a layer; the pattern must hold exactly one %d and no other %. */
 weft_status wf_package_expand(wf_package *p, const char *doc, const char *pattern, size_t layer,
                               wf_str *result, weft_error *err) WF_NODISCARD;
-/* Checks the ports against the graph: each named port exists, states have rank 4; symbolic head sizes
- * and head counts get the given numbers (0: not stated). */
+/* Checks the ports against the graph: each named port exists, states have rank 4; symbolic head
+ * sizes and head counts get the given numbers (0: not stated). */
 weft_status wf_package_bind_ports(wf_package *p, const wf_onnx_model *m, int64_t n_kv_heads,
                                   int64_t head_size, weft_error *err) WF_NODISCARD;
 

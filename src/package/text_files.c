@@ -55,7 +55,8 @@ static weft_status template_member(wf_package *p, const json_t *config, weft_err
   return p->chat_template ? WEFT_OK : wf_fail_memory(err, 0, "a template");
 }
 
-static weft_status read_template_files(wf_package *p, const wf_package_options *o, weft_error *err) {
+static weft_status read_template_files(wf_package *p, const wf_package_options *o,
+                                       weft_error *err) {
   weft_status st = WEFT_OK;
   const char *path = NULL;
   char *text = NULL;
@@ -115,7 +116,8 @@ static weft_status add_end_ids(wf_package *p, const int32_t *ids, size_t n, weft
   return WEFT_OK;
 }
 
-weft_status wf_package_read_generation(wf_package *p, const wf_package_options *o, weft_error *err) {
+weft_status wf_package_read_generation(wf_package *p, const wf_package_options *o,
+                                       weft_error *err) {
   static const char doc[] = "generation_config.json";
   weft_status st = WEFT_OK;
   json_t *config = NULL;
