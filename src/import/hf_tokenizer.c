@@ -39,7 +39,13 @@ typedef struct pre_row {
 } pre_row;
 
 static const pre_row pre_rows[] = {
-    {"smollm starcoder refact command-r codeshell", {{'d', ""}, {'b', ""}}, false, false, false},
+    /* As Digits and ByteLevel with its regex, which is how Hugging Face writes it;
+     * onnxruntime-genai 0.18 splits digits right only in this form. */
+    {"smollm starcoder refact command-r codeshell",
+     {{'s', "\\p{N}"}, {'s', GPT2 "|\\s+"}, {'B', ""}},
+     false,
+     false,
+     false},
     {"gpt-2 mpt olmo jais phi-2 trillion granite-docling gpt2 modern-bert",
      {{'b', ""}},
      false,
