@@ -373,7 +373,7 @@ static void garbage(const wf_attention_variant *level, const char *name) {
     for (int turn = 0; turn < 20; turn++) {
       /* everything, then the valid tokens again over it */
       for (size_t i = 0; i < 2 * s.block_bytes; i++)
-        s.memory[i] = turn % 2 ? (unsigned char)(rng >> (i % 50)) : turn % 4 ? 0xff : 0x7f;
+        s.memory[i] = (unsigned char)(turn % 2 ? rng >> (i % 50) : turn % 4 ? 0xff : 0x7f);
       (void)uniform();
       step(&s, level, 0, 74, false, s.y);
       step(&s, level, 74, 1, false, s.y);
