@@ -118,7 +118,7 @@ WF_NUMBER_TYPES(COMPARE)
       case BOR: EACH(x | z);                                                                       \
       case BXOR: EACH(x ^ z);                                                                      \
       case SHL: EACH((uint64_t)z >= 8 * sizeof(T) ? 0 : (uint64_t)x << (uint64_t)z);               \
-      case SHR: EACH((uint64_t)z >= 8 * sizeof(T) ? 0 : x >> (uint64_t)z);                         \
+      case SHR: EACH((uint64_t)z < 8 * sizeof(T) ? x >> (uint64_t)z : WF_IS_SIGNED(T) && x < (T)1 && x ? -1 : 0); \
     }                                                                                              \
   }
 WF_INT_TYPES(BITS)
