@@ -9,7 +9,7 @@
 file(GLOB avx512_files CONFIGURE_DEPENDS src/kernels/*_avx512*.c)
 find_path(SIMDE_INCLUDE simde/x86/avx512.h)
 set(emulated_instead FALSE)
-if(avx512_files AND SIMDE_INCLUDE AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+if(WEFT_EMULATE AND avx512_files AND SIMDE_INCLUDE AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   # Source properties belong to a folder, not to a target, so each file gets a twin that includes it.
   set(beside)
   set(instead)
@@ -28,7 +28,8 @@ if(avx512_files AND SIMDE_INCLUDE AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD
       list(APPEND replaced ${file})
     endif()
   endforeach()
-  set(avx2_flags -mavx2 -mfma -mf16c -mbmi2 -Wno-psabi)
+  set(avx2_flags -mavx2 -mfma -mf16c -mbmi2 -Wno-psabi
+    -O1) # SIMDe at -O2 takes minutes a file
   if(beside)
     add_library(wf_kernels_emulated STATIC ${beside})
     target_link_libraries(wf_kernels_emulated PUBLIC wf_kernels)
