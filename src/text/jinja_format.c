@@ -290,9 +290,11 @@ bool wf_jj_percent(jj_run *run, const jj_str *format, const jj_val *arg, jj_val 
     p.at = end + (hit != NULL);
     if (hit && !percent_one(&p)) return false;
   }
+  /* what Python takes for a mapping may stay unused: all that has __getitem__ */
+  const bool is_mapping = arg->kind == JJ_DICT || arg->kind == JJ_LIST || arg->kind == JJ_RANGE ||
+                          arg->kind == JJ_UNDEFINED;
   const bool left_over = arg->kind == JJ_TUPLE ? p.used < arg->u.l->n
-                                               : p.used == 0 && !p.used_mapping &&
-                                                     arg->kind != JJ_DICT && arg->kind != JJ_LIST;
+                                               : p.used == 0 && !p.used_mapping && !is_mapping;
   if (left_over) return wf_jj_raise(run, "not all arguments converted during string formatting");
   *result = wf_jj_buf_done(run, &p.out);
   return result->kind == JJ_STR;

@@ -131,6 +131,7 @@ bool wf_jj_less(jj_run *run, jj_op op, const jj_val *a, const jj_val *b, bool *r
     if (!x || !y) return false;
     const size_t n = x->n < y->n ? x->n : y->n;
     int order = n ? memcmp(x->at, y->at, n) : 0; /* UTF-8 sorts as its characters do */
+    order = (order > 0) - (order < 0); /* memcmp's 2 must not look like "unordered" */
     if (order == 0) order = (x->n > y->n) - (x->n < y->n);
     *result = order_holds(op, order);
     return wf_jj_charge(run, n / 256);

@@ -12,7 +12,7 @@
 static bool get_attribute(jj_run *run, const jj_val *item, const jj_val *attribute,
                           const jj_val *fallback, jj_val *result) {
   *result = *item;
-  if (attribute->kind <= JJ_NONE) return true;
+  if (attribute->kind == JJ_MISSING || attribute->kind == JJ_NONE) return true;
   if (attribute->kind != JJ_STR) return wf_jj_getitem(run, item, attribute, result);
   const jj_str *path = wf_jj_flat(run, attribute->u.s);
   if (!path) return false;
@@ -68,7 +68,7 @@ FILTER(last) {
   jj_val none[1];
   jj_vals items;
   BIND("", 0, none);
-  if (v->kind == JJ_ITER || v->kind == JJ_LOOP || v->kind == JJ_UNDEFINED || !wf_jj_iterable(v)) {
+  if (v->kind == JJ_ITER || v->kind == JJ_LOOP || !wf_jj_iterable(v)) {
     return wf_jj_raise(run, "'%s' object is not reversible", wf_jj_type(v));
   }
   const int64_t n = wf_jj_length(run, v);

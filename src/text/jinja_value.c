@@ -535,7 +535,10 @@ int wf_jj_iter_next(jj_run *run, jj_iter *it, jj_val *item) {
     uint32_t cp;
     size_t n = wf_utf8_decode(s->at + it->at, s->n - it->at, &cp);
     if (!n) n = 1;
-    *item = wf_jj_str_sub(run, s, it->at, it->at + n);
+    jj_str plain = *s; /* the characters of Markup are plain strings */
+    plain.markup = false;
+    *item = wf_jj_str_sub(run, s->markup ? &plain : s, it->at, it->at + n);
+    if (item->u.s == &plain) *item = wf_jj_str_of(run, s->at, s->n, wf_jj_is_content(s));
     it->at += n;
     return item->kind == JJ_STR ? 1 : -1;
   }

@@ -8,8 +8,8 @@ as `tojson`, raise_exception and strftime_now. Where jinja2 refuses a template, 
 it does, and the line it names. Run: python3 make_template_goldens.py [--random N SEED] > file
 With --random, N generated templates are written instead, for a differential run.
 """
+import copy
 import json
-import os
 import random
 import re
 import sys
@@ -207,6 +207,8 @@ TESTS = r"""
 """
 
 STATEMENTS = [
+    "{{ 'su'|max }}{{ 'az'|min }}{{ ['s', 'u', 'b', 'd']|sort }}{{ 'u' > 's' }}{{ ''|last }}{{ undefined_x|last }}",
+    "{{ ('ab'|escape)|list }}{{ 'a' % undefined_x }}{{ d|map(attribute=undefined_x)|list }}",
     "{% for i in l %}{{ i }},{% endfor %}", "{% for i in l %}{{ loop.index }}{{ loop.index0 }}{{ loop.revindex }}{{ loop.revindex0 }}{{ loop.first }}{{ loop.last }}{{ loop.length }} {% endfor %}",
     "{% for i in [] %}x{% else %}none{% endfor %}", "{% for i in l %}x{% else %}none{% endfor %}",
     "{% for i in l if i > 1 %}{{ i }}{{ loop.index }}{{ loop.length }}{{ loop.last }};{% endfor %}", "{% for i in l if i > 9 %}x{% else %}e{% endfor %}",
@@ -297,14 +299,15 @@ def split_group(group):
 
 
 def unstable(text):
-    return " at 0x" in text or "<bound method" in text or "<built-in" in text or "<function" in text or \
+    letters = re.sub("[^a-z]|false", "", text.lower())
+    return "generatorobject" in letters or "iteratorobject" in letters or " at 0x" in text or "<bound method" in text or "<built-in" in text or "<function" in text or \
         "<class" in text
 
 
 def judge(source, variables):
     env = environment()
     try:
-        text = env.from_string(source).render(**variables)
+        text = env.from_string(source).render(**copy.deepcopy(variables))  # list|indent writes into its list
         return None if unstable(text) else {"t": source, "out": text}
     except TemplateSyntaxError as e:
         return {"t": source, "error": str(e.message), "line": e.lineno}
