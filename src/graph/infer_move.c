@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shapes of data movement, and the integers that travel through it. */
+#include <math.h>
 #include <string.h>
 
 #include "graph/infer.h"
@@ -133,8 +134,14 @@ weft_status infer_range(infer *c) {
         wf_expr_add(c->p, wf_expr_sub(c->p, end->content[0], start->content[0]), infer_k(c, k - 1));
     n = wf_expr_max(c->p, infer_k(c, 0), wf_expr_floordiv(c->p, span, infer_k(c, k)));
   }
+  double a, b, d;
+  if (n < 0 && graph_const_scalar(c->g, start->id, &a) && graph_const_scalar(c->g, end->id, &b) &&
+      graph_const_scalar(c->g, step->id, &d) && d != 0 && (b - a) / d < INT32_MAX) {
+    n = infer_k(c, (b - a) / d > 0 ? (int64_t)ceil((b - a) / d) : 0);
+  }
   WF_RETURN_IF_ERROR(infer_set(c, 0, start->dtype, 1, &n));
   int64_t count;
+  if (k <= 0 || start->n_content != 1) return WEFT_OK;
   if (!wf_expr_is_const(c->p, n, &count) || count > GRAPH_MAX_CONTENT) return WEFT_OK;
   wf_expr out[GRAPH_MAX_CONTENT];
   wf_expr e = start->content[0];
@@ -422,6 +429,10 @@ static wf_expr clamp_bound(infer *c, wf_expr e, wf_expr dim) {
 
 static wf_expr slice_extent(infer *c, wf_expr start, wf_expr end, int64_t step, wf_expr dim) {
   int64_t s, e, d;
+  if (step < 0 && wf_expr_is_const(c->p, start, &s) && s == -1 &&
+      wf_expr_is_const(c->p, end, &e) && e <= -INT32_MAX) { /* the whole axis, reversed */
+    return wf_expr_floordiv(c->p, wf_expr_add(c->p, dim, infer_k(c, -step - 1)), infer_k(c, -step));
+  }
   if (step < 0) {
     if (!wf_expr_is_const(c->p, start, &s) || !wf_expr_is_const(c->p, end, &e) ||
         !wf_expr_is_const(c->p, dim, &d))
