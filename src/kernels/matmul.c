@@ -19,6 +19,14 @@ enum {
 /* Best first; ref ends each search. variant_infos has the names in the same order. */
 static const wf_matmul_variant variants[] = {
 #if defined(__x86_64__)
+    {WF_CPU_AVX512BF16, 1 << WF_WEIGHT_BF16, 0, FAST, 16, WF_ACT_BF16, false, true,
+     wf_matmul_bf16_avx512bf16},
+    {WF_CPU_AVX512VNNI, NBITS, 4, FAST, 16, WF_ACT_Q8, false, false, wf_matmul_q4_avx512vnni},
+    {WF_CPU_AVX512VNNI, NBITS, 8, FAST, 16, WF_ACT_Q8, false, false, wf_matmul_q8_avx512vnni},
+    {WF_CPU_AVX512, NBITS, 4, FAST, 16, WF_ACT_Q8, false, false, wf_matmul_q4_avx512},
+    {WF_CPU_AVX512, NBITS, 8, FAST, 16, WF_ACT_Q8, true, false, wf_matmul_q8_avx512},
+    {WF_CPU_AVX512, NBITS, 0, EXACT, 16, WF_ACT_F32, true, false, wf_matmul_nbits_exact_avx512},
+    {WF_CPU_AVX512, DENSE, 0, EXACT | FAST, 32, WF_ACT_F32, false, false, wf_matmul_dense_avx512},
     {WF_CPU_AVX2, NBITS, 4, FAST, 8, WF_ACT_Q8, false, false, wf_matmul_q4_avx2},
     {WF_CPU_AVX2, NBITS, 8, FAST, 8, WF_ACT_Q8, true, false, wf_matmul_q8_avx2},
     {WF_CPU_AVX2, NBITS, 0, EXACT, 8, WF_ACT_F32, true, false, wf_matmul_nbits_exact_avx2},
@@ -30,10 +38,20 @@ static const wf_matmul_variant variants[] = {
 };
 static const wf_matmul_variant_info variant_infos[] = {
 #if defined(__x86_64__)
-    {"q4_avx2", WF_CPU_AVX2},          {"q8_avx2", WF_CPU_AVX2},
-    {"nbits_exact_avx2", WF_CPU_AVX2}, {"dense_avx2", WF_CPU_AVX2},
+    {"bf16_avx512bf16", WF_CPU_AVX512BF16},
+    {"q4_avx512vnni", WF_CPU_AVX512VNNI},
+    {"q8_avx512vnni", WF_CPU_AVX512VNNI},
+    {"q4_avx512", WF_CPU_AVX512},
+    {"q8_avx512", WF_CPU_AVX512},
+    {"nbits_exact_avx512", WF_CPU_AVX512},
+    {"dense_avx512", WF_CPU_AVX512},
+    {"q4_avx2", WF_CPU_AVX2},
+    {"q8_avx2", WF_CPU_AVX2},
+    {"nbits_exact_avx2", WF_CPU_AVX2},
+    {"dense_avx2", WF_CPU_AVX2},
 #endif
-    {"nbits_q8_ref", WF_CPU_REF},      {"nbits_exact_ref", WF_CPU_REF},
+    {"nbits_q8_ref", WF_CPU_REF},
+    {"nbits_exact_ref", WF_CPU_REF},
     {"dense_ref", WF_CPU_REF},
 };
 _Static_assert(WF_ARRAY_LEN(variants) == WF_ARRAY_LEN(variant_infos), "a name for each variant");
@@ -158,6 +176,10 @@ void wf_matmul_run(const wf_packed_weight *w, int64_t m, const void *act, float 
 void wf_gemm_f32(wf_cpu_level level, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda,
                  const float *b, int64_t ldb, bool b_is_transposed, float *y, int64_t ldy) {
 #if defined(__x86_64__)
+  if (wf_cpu_has(level, WF_CPU_AVX512)) {
+    wf_gemm_f32_avx512(m, n, k, a, lda, b, ldb, b_is_transposed, y, ldy);
+    return;
+  }
   if (wf_cpu_has(level, WF_CPU_AVX2)) {
     wf_gemm_f32_avx2(m, n, k, a, lda, b, ldb, b_is_transposed, y, ldy);
     return;

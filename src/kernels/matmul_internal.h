@@ -73,6 +73,13 @@ struct wf_matmul_variant {
   wf_matmul_fn *run;
 };
 
+/* What differs between instantiations of an NBITS tile; constants once inlined. */
+typedef struct wf_nbits_shape {
+  int rows, bits, unit;
+  wf_fold fold;
+  int is_half;
+} wf_nbits_shape;
+
 /* ref */
 wf_matmul_fn wf_matmul_dense_ref;
 wf_matmul_fn wf_matmul_nbits_ref;    /* fp32 activations */
@@ -88,6 +95,17 @@ wf_matmul_fn wf_matmul_dense_avx2;
 void wf_act_pack_row_avx2(const wf_act_kind *kind, const float *x, void *row);
 void wf_gemm_f32_avx2(int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
                       int64_t ldb, bool b_is_transposed, float *y, int64_t ldy);
+
+/* AVX-512; the exact mode needs F, BW, DQ, VL alone */
+wf_matmul_fn wf_matmul_q4_avx512;
+wf_matmul_fn wf_matmul_q8_avx512;
+wf_matmul_fn wf_matmul_nbits_exact_avx512;
+wf_matmul_fn wf_matmul_dense_avx512;
+wf_matmul_fn wf_matmul_q4_avx512vnni;
+wf_matmul_fn wf_matmul_q8_avx512vnni;
+wf_matmul_fn wf_matmul_bf16_avx512bf16;
+void wf_gemm_f32_avx512(int64_t m, int64_t n, int64_t k, const float *a, int64_t lda,
+                        const float *b, int64_t ldb, bool b_is_transposed, float *y, int64_t ldy);
 
 /* Packing (pack_weight.c). */
 size_t wf_pack_layout(wf_pack_header *h, const wf_weight_desc *d, const wf_matmul_variant *v);

@@ -8,15 +8,6 @@
 
 enum { NR = 8, MR = 4, ROWS_PER_PASS = 64, PREFETCH_BYTES = 1536 };
 
-/* What differs between instantiations; constants after inlining. */
-typedef struct shape {
-  int rows, bits, unit;
-  wf_fold fold;
-  int is_half;
-} shape;
-
-static const wf_epilogue no_epilogue = {WF_EPILOGUE_NONE, NULL, 0};
-
 WF_INLINE __m256 load_scales(const uint8_t **at, int is_half) {
   const uint8_t *p = *at;
 
@@ -48,7 +39,8 @@ WF_INLINE __m256 broadcast_f(const uint8_t *p, size_t at) {
 
 /* Integer dot products of one 4-bit unit. A pair of products is at most 2 * 15 * 127 = 3810, and
  * eight pairs stay below 2^15: the whole unit is summed in 16 bits. */
-WF_INLINE void dot_unit_4(shape s, const uint8_t *w, const uint8_t *const x[], __m256i dot[]) {
+WF_INLINE void dot_unit_4(wf_nbits_shape s, const uint8_t *w, const uint8_t *const x[],
+                          __m256i dot[]) {
   const __m256i low = _mm256_set1_epi8(15);
   __m256i sum[MR];
 
@@ -72,7 +64,8 @@ WF_INLINE void dot_unit_4(shape s, const uint8_t *w, const uint8_t *const x[], _
 
 /* The same for 8 bits, weights signed: maddubs takes |w| and x with w's sign. A pair is at most
  * 2 * 128 * 127 = 32512, so it does not saturate, but each is widened before the next is added. */
-WF_INLINE void dot_unit_8(shape s, const uint8_t *w, const uint8_t *const x[], __m256i dot[]) {
+WF_INLINE void dot_unit_8(wf_nbits_shape s, const uint8_t *w, const uint8_t *const x[],
+                          __m256i dot[]) {
   WF_UNROLL_ALL
   for (int j = 0; j < s.unit / 4; j++) {
     const __m256i q = load_i(w + j * NR * 4);
@@ -89,8 +82,8 @@ WF_INLINE void dot_unit_8(shape s, const uint8_t *w, const uint8_t *const x[], _
 }
 
 /* One group of columns times s.rows rows from `act`. */
-WF_INLINE void tile_q8(shape s, const wf_pack_header *h, const uint8_t *w, const uint8_t *act,
-                       size_t act_stride, float sums[MR][NR]) {
+WF_INLINE void tile_q8(wf_nbits_shape s, const wf_pack_header *h, const uint8_t *w,
+                       const uint8_t *act, size_t act_stride, float sums[MR][NR]) {
   const int unit_bytes = NR * s.unit * s.bits / 8;
   const __m256 zero_const = _mm256_set1_ps(h->zero);
   const int32_t n_units = h->n_units, per_block = h->units_per_block;
@@ -143,8 +136,8 @@ WF_INLINE void tile_q8(shape s, const wf_pack_header *h, const uint8_t *w, const
 
 /* fp32 activations: each weight becomes fp32, and each unit is summed by itself before it joins
  * the total, which keeps the rounding of long sums small. 8-bit weights are signed. */
-WF_INLINE void tile_exact(shape s, const wf_pack_header *h, const uint8_t *w, const uint8_t *act,
-                          size_t act_stride, float sums[MR][NR]) {
+WF_INLINE void tile_exact(wf_nbits_shape s, const wf_pack_header *h, const uint8_t *w,
+                          const uint8_t *act, size_t act_stride, float sums[MR][NR]) {
   const int unit_bytes = NR * s.unit * s.bits / 8;
   const __m256 zero_const = _mm256_set1_ps(h->zero);
   const int32_t n_units = h->n_units, per_block = h->units_per_block;
@@ -210,64 +203,7 @@ WF_INLINE void store_tile(const float *bias, const wf_epilogue *e, int rows, int
   }
 }
 
-/* Rows in passes that stay in cache while all columns go by; in a pass, a group of weights stays
- * in L1 while the rows go by. */
-WF_INLINE void run(shape s, int is_exact, const wf_pack_header *h, int64_t m, const void *act,
-                   float *y, int64_t ldy, int64_t n_begin, int64_t n_end, const wf_epilogue *e) {
-  const wf_act_kind kind = {is_exact ? WF_ACT_F32 : WF_ACT_Q8, s.unit, h->k};
-  const size_t act_stride = wf_act_row_bytes(&kind);
-  const uint8_t *groups = (const uint8_t *)h + h->groups_at;
-  const float *bias = wf_pack_bias(h);
-  const shape one = {1, s.bits, s.unit, s.fold, s.is_half};
-  const shape four = {MR, s.bits, s.unit, s.fold, s.is_half};
-
-  if (!e) e = &no_epilogue;
-  for (int64_t m0 = 0; m0 < m; m0 += ROWS_PER_PASS) {
-    const int64_t m1 = m - m0 < ROWS_PER_PASS ? m : m0 + ROWS_PER_PASS;
-    for (int64_t n = n_begin; n < n_end; n += NR) {
-      const uint8_t *w = groups + (size_t)(n / NR) * h->group_bytes;
-      float sums[MR][NR];
-      int64_t r = m0;
-      for (; r + MR <= m1; r += MR) {
-        const uint8_t *x = (const uint8_t *)act + (size_t)r * act_stride;
-        if (is_exact) {
-          tile_exact(four, h, w, x, act_stride, sums);
-        } else {
-          tile_q8(four, h, w, x, act_stride, sums);
-        }
-        store_tile(bias, e, MR, r, n, n_end, sums, y, ldy);
-      }
-      for (; r < m1; r++) {
-        const uint8_t *x = (const uint8_t *)act + (size_t)r * act_stride;
-        if (is_exact) {
-          tile_exact(one, h, w, x, act_stride, sums);
-        } else {
-          tile_q8(one, h, w, x, act_stride, sums);
-        }
-        store_tile(bias, e, 1, r, n, n_end, sums, y, ldy);
-      }
-    }
-  }
-}
-
-/* One function for each combination, so that each is compiled with its constants. */
-#define RUN_FN(name, bits, unit, fold, is_half, is_exact)                                     \
-  static WF_NOINLINE void name(const wf_pack_header *h, int64_t m, const void *act, float *y, \
-                               int64_t ldy, int64_t n_begin, int64_t n_end,                   \
-                               const wf_epilogue *e) {                                        \
-    const shape s = {0, bits, unit, fold, is_half};                                           \
-    run(s, is_exact, h, m, act, y, ldy, n_begin, n_end, e);                                   \
-  }
-#define RUN_FOLDS(name, bits, unit, is_exact)                                \
-  RUN_FN(name##_const_f, bits, unit, WF_FOLD_CONST, 0, is_exact)             \
-  RUN_FN(name##_const_h, bits, unit, WF_FOLD_CONST, 1, is_exact)             \
-  RUN_FN(name##_zero_f, bits, unit, WF_FOLD_ZERO, 0, is_exact)               \
-  RUN_FN(name##_zero_h, bits, unit, WF_FOLD_ZERO, 1, is_exact)               \
-  RUN_FN(name##_offset_f, bits, unit, WF_FOLD_OFFSET, 0, is_exact)           \
-  RUN_FN(name##_offset_h, bits, unit, WF_FOLD_OFFSET, 1, is_exact)           \
-  static wf_matmul_fn *const name[3][2] = {{name##_const_f, name##_const_h}, \
-                                           {name##_zero_f, name##_zero_h},   \
-                                           {name##_offset_f, name##_offset_h}};
+#include "kernels/matmul_nbits_run.inc"
 
 RUN_FOLDS(q4_unit32, 4, 32, 0)
 RUN_FOLDS(q4_unit16, 4, 16, 0)

@@ -9,6 +9,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/compiler.h"
+
 #ifdef WF_EMULATE_AVX512
 
 /* SIMDe's own code does not keep this project's warnings. */
@@ -60,12 +62,45 @@ static inline __m512 wf_emu_cvtph_ps(__m256i v) {
   _mm256_storeu_ps(lane + 8, _mm256_cvtph_ps(_mm256_extracti128_si256(v, 1)));
   return simde_mm512_loadu_ps(lane);
 }
+static inline __m512 wf_emu_cvtepi32_ps(__m512i v) {
+  int32_t from[16];
+  float to[16];
+
+  simde_mm512_storeu_si512(from, v);
+  for (int i = 0; i < 16; i++) to[i] = (float)from[i];
+  return simde_mm512_loadu_ps(to);
+}
+static inline __m512i wf_emu_srai_epi32(__m512i v, int count) {
+  int32_t lane[16];
+
+  simde_mm512_storeu_si512(lane, v);
+  for (int i = 0; i < 16; i++) lane[i] >>= count;
+  return simde_mm512_loadu_si512(lane);
+}
+static inline __m512i wf_emu_cvtepu16_epi32(__m256i v) {
+  uint16_t from[16];
+  uint32_t to[16];
+
+  _mm256_storeu_si256((__m256i *)(void *)from, v);
+  for (int i = 0; i < 16; i++) to[i] = from[i];
+  return simde_mm512_loadu_si512(to);
+}
+#undef _mm512_cvtepu16_epi32
+#define _mm512_cvtepu16_epi32(v) wf_emu_cvtepu16_epi32(v)
+#undef _mm512_cvtepi32_ps
+#define _mm512_cvtepi32_ps(v) wf_emu_cvtepi32_ps(v)
+#undef _mm512_srai_epi32
+#define _mm512_srai_epi32(v, count) wf_emu_srai_epi32((v), (count))
 #undef _mm512_cvtph_ps
 #define _mm512_cvtph_ps(v) wf_emu_cvtph_ps(v)
 #undef _mm512_maskz_loadu_ps
 #define _mm512_maskz_loadu_ps(mask, p) wf_emu_maskz_loadu_ps((uint16_t)(mask), (p))
 #undef _mm512_mask_storeu_ps
 #define _mm512_mask_storeu_ps(p, mask, v) wf_emu_mask_storeu_ps((p), (uint16_t)(mask), (v))
+
+/* Emulated vectors are memory: unrolling their loops only makes a compilation take minutes. */
+#undef WF_UNROLL_ALL
+#define WF_UNROLL_ALL
 
 /* A kernel in a *_avx512*.c file is named through this, so that the real and the emulated build
  * of one file can be linked into one program. */
