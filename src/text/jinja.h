@@ -19,11 +19,11 @@
 #include "text/template.h"
 
 enum {
-  JJ_DEPTH_LIMIT = 1800,      /* nested evaluations: bounds the C stack */
-  JJ_TREE_LIMIT = 1000,       /* depth of the syntax tree */
-  JJ_PARSE_LIMIT = 120,       /* nesting of brackets and blocks in the source */
-  JJ_SOURCE_LIMIT = 4 << 20,  /* bytes of template source */
-  JJ_RANGE_LIMIT = 100000     /* as the sandbox's MAX_RANGE */
+  JJ_DEPTH_LIMIT = 1800,     /* nested evaluations: bounds the C stack */
+  JJ_TREE_LIMIT = 1000,      /* depth of the syntax tree */
+  JJ_PARSE_LIMIT = 120,      /* nesting of brackets and blocks in the source */
+  JJ_SOURCE_LIMIT = 4 << 20, /* bytes of template source */
+  JJ_RANGE_LIMIT = 100000    /* as the sandbox's MAX_RANGE */
 };
 
 typedef struct jj_str jj_str;
@@ -129,7 +129,8 @@ struct jj_val {
   } u;
 };
 
-/* A string: either flat (at != NULL) or the join of two others, made flat when first looked into. */
+/* A string: either flat (at != NULL) or the join of two others, made flat when first looked into.
+ */
 struct jj_str {
   const char *at;
   const uint8_t *marks; /* per byte 1: content; NULL: all as `content` */
@@ -263,7 +264,7 @@ struct jj_node {
   jj_op op;
   jj_ctx ctx;
   uint32_t line, col, depth;
-  bool negated, recursive, is_top;     /* is_top: assigns at the root scope */
+  bool negated, recursive, is_top; /* is_top: assigns at the root scope */
   bool takes_kwargs, takes_varargs, takes_caller, explicit_caller;
   const jj_str *name, *attr;
   jj_val value;
@@ -327,8 +328,8 @@ typedef struct jj_compiler {
 } jj_compiler;
 
 /* Raises a compile error at a position; the first one stays. Always false. */
-bool wf_jj_syntax(jj_compiler *c, uint32_t line, uint32_t col, const char *fmt, ...)
-    WF_COLD WF_PRINTF(4, 5);
+bool wf_jj_syntax(jj_compiler *c, uint32_t line, uint32_t col, const char *fmt, ...) WF_COLD
+    WF_PRINTF(4, 5);
 bool wf_jj_no_memory(jj_compiler *c) WF_COLD;
 bool wf_jj_lex(jj_compiler *c, wf_str source);
 const jj_str *wf_jj_literal(jj_compiler *c, const char *at, size_t n);
@@ -385,7 +386,7 @@ struct jj_run {
   uint32_t depth;
   const jj_node *node; /* where an error is reported */
   jj_buf *out;
-  jj_dict *context; /* the caller's variables and the globals */
+  jj_dict *context;  /* the caller's variables and the globals */
   jj_dict *exported; /* names set at the top, for blocks */
   jj_env *env;
   const jj_val *filter_input; /* what the innermost filter of a filter block is fed */
@@ -401,9 +402,9 @@ void wf_jj_heap_free(jj_heap *h);
 
 /* strings */
 jj_val wf_jj_str_of(jj_run *run, const char *bytes, size_t n, bool content); /* copies */
-jj_val wf_jj_str_static(jj_run *run, const char *s); /* not content */
-const jj_str *wf_jj_flat(jj_run *run, const jj_str *s);     /* NULL: raised */
-bool wf_jj_str_ready(jj_run *run, jj_val *v);               /* makes it flat in place */
+jj_val wf_jj_str_static(jj_run *run, const char *s);                         /* not content */
+const jj_str *wf_jj_flat(jj_run *run, const jj_str *s);                      /* NULL: raised */
+bool wf_jj_str_ready(jj_run *run, jj_val *v); /* makes it flat in place */
 jj_val wf_jj_str_sub(jj_run *run, const jj_str *s, size_t begin, size_t end); /* bytes; s flat */
 bool wf_jj_str_concat(jj_run *run, const jj_str *a, const jj_str *b, jj_val *result);
 size_t wf_jj_str_offset(const jj_str *s, size_t n_chars); /* byte offset of a character; s flat */
@@ -415,7 +416,7 @@ bool wf_jj_buf_add_range(jj_run *run, jj_buf *b, const jj_str *flat, size_t begi
 bool wf_jj_buf_puts(jj_run *run, jj_buf *b, const char *s);
 bool wf_jj_buf_cp(jj_run *run, jj_buf *b, uint32_t cp, bool content);
 jj_val wf_jj_buf_done(jj_run *run, jj_buf *b); /* moves the bytes into a string */
-bool wf_jj_is_space(uint32_t cp); /* Python's str.isspace */
+bool wf_jj_is_space(uint32_t cp);              /* Python's str.isspace */
 static inline bool wf_jj_str_is(const jj_val *v, const char *s) {
   return v->kind == JJ_STR && v->u.s->at && v->u.s->n == strlen(s) &&
          memcmp(v->u.s->at, s, v->u.s->n) == 0;
@@ -457,7 +458,7 @@ jj_val wf_jj_generator(jj_run *run, const char *type, jj_iter **it);
 
 /* jinja_ops.c */
 bool wf_jj_truth(jj_run *run, const jj_val *v, bool *truth);
-int wf_jj_equal(jj_run *run, const jj_val *a, const jj_val *b);             /* 1, 0, -1 raised */
+int wf_jj_equal(jj_run *run, const jj_val *a, const jj_val *b); /* 1, 0, -1 raised */
 bool wf_jj_less(jj_run *run, jj_op op, const jj_val *a, const jj_val *b, bool *result);
 bool wf_jj_compare(jj_run *run, jj_op op, const jj_val *a, const jj_val *b, bool *result);
 bool wf_jj_contains(jj_run *run, const jj_val *seq, const jj_val *item, bool *result);
@@ -491,7 +492,8 @@ bool wf_jj_escape(jj_run *run, const jj_val *v, jj_val *result);
 
 /* jinja_case.c */
 bool wf_jj_case(jj_run *run, const jj_str *s, char how, jj_val *result); /* u l t c s f */
-bool wf_jj_char_is(uint32_t cp, char what); /* a alpha, d decimal, u upper, l lower, c cased, p printable ... */
+bool wf_jj_char_is(uint32_t cp,
+                   char what); /* a alpha, d decimal, u upper, l lower, c cased, p printable ... */
 
 /* jinja_method.c */
 bool wf_jj_method(jj_run *run, const jj_val *o, const jj_str *name, jj_val *result, bool *unsafe);

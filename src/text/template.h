@@ -22,9 +22,9 @@ typedef struct wf_template wf_template;
 
 /* What a render may use. wf_render_options_init fills the defaults. */
 typedef struct wf_render_options {
-  bool has_now;        /* strftime_now shows `now_seconds` instead of the local clock */
-  int64_t now_seconds; /* a civil (wall clock) time as seconds since 1970-01-01T00:00:00 */
-  uint64_t steps_limit;     /* evaluation steps; 0: 20 million */
+  bool has_now;              /* strftime_now shows `now_seconds` instead of the local clock */
+  int64_t now_seconds;       /* a civil (wall clock) time as seconds since 1970-01-01T00:00:00 */
+  uint64_t steps_limit;      /* evaluation steps; 0: 20 million */
   size_t memory_limit_bytes; /* of the render's own heap; 0: 256 MiB */
   /* Names of top-level variables whose strings count as the template's own text rather than as
    * content (bos_token and its kin, which come from the package). Borrowed for the call. */

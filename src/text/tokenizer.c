@@ -155,6 +155,7 @@ weft_status wf_tokenizer_seal(wf_tokenizer *t, const char *name, weft_error *err
     t->added_at[t->added.at[i].id] = (int32_t)i;
     if (t->added.at[i].special) t->control[t->added.at[i].id] = 1;
   }
+  if (t->roles[WF_TOKEN_UNK] < 0) t->roles[WF_TOKEN_UNK] = t->model.unk_id;
   const wf_token_role roles[3] = {WF_TOKEN_BOS, WF_TOKEN_EOS, WF_TOKEN_PAD};
   for (int i = 0; i < 3; i++) {
     if (t->roles[roles[i]] >= 0) t->control[t->roles[roles[i]]] = 1;

@@ -132,7 +132,8 @@ static weft_status read_config(wf_tokenizer *t, const char *path, weft_error *er
   WF_TRY(wf_tree_read(&root, &r, &e, (wf_str){NULL, 0}, arena, &budget, err));
   WF_TRY(wf_json_next(&r, &e, err));
   for (int i = 0; i < 4; i++) {
-    t->roles[i] = config_token(t, root, keys[i]);
+    const int32_t id = config_token(t, root, keys[i]);
+    if (id >= 0 || i != WF_TOKEN_UNK) t->roles[i] = id;
     if (t->roles[i] >= 0 && i != WF_TOKEN_UNK) t->control[t->roles[i]] = 1;
   }
 out:

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/file.h"
+#include "base/utf8.h"
 #include "text/tokenizer_internal.h"
 
 enum {
@@ -171,6 +172,7 @@ static weft_status read_model(spm *m, const unsigned char *bytes, size_t n, weft
       piece p;
       ok = read_piece(f.bytes, &p);
       if (ok && m->pieces.n >= (size_t)1 << 24) ok = false;
+      if (ok && !wf_utf8_is_valid(p.text.at, p.text.n)) ok = false;
       if (ok && !wf_vec_push(&m->pieces, p)) return wf_fail_memory(err, n, "the vocabulary");
     } else if (ok && f.type == WIRE_BYTES && f.number == 2) {
       ok = read_trainer(f.bytes, m);

@@ -60,7 +60,10 @@ static weft_status emit(wf_call *c, const char *s, uint32_t begin, uint32_t end,
   if (id >= 0 && !wf_call_forbids(c, id)) return wf_call_emit(c, id, begin, end, &text, err);
   if (m->byte_fallback) {
     bool all = true;
-    for (size_t i = 0; i < text.n; i++) all = all && m->byte_ids[(unsigned char)text.at[i]] >= 0;
+    for (size_t i = 0; i < text.n; i++) {
+      const int32_t byte = m->byte_ids[(unsigned char)text.at[i]];
+      all = all && byte >= 0 && !wf_call_forbids(c, byte);
+    }
     if (all) {
       for (size_t i = 0; i < text.n; i++) {
         WF_RETURN_IF_ERROR(
