@@ -39,7 +39,7 @@ typedef struct decoder_options {
 } decoder_options;
 
 static inline size_t count_states(const char *dir) {
-  char path[1024];
+  char path[2048];
   wf_onnx_model *m = NULL;
   size_t n = 0;
   snprintf(path, sizeof path, "%s/model.onnx", dir);

@@ -261,7 +261,7 @@ def other_ms_cases(r):
         yield f"rotary4_{inter}", *ms_model("RotaryEmbedding",
                                             [("x", f(2, 4, 3, 16)), ("p", np.array([5], np.int64)), ("c", cos),
                                              ("s", sin)], ["y"], interleaved=inter)
-    w = r.integers(-100, 100, (16, 6), dtype=np.int8)
+    w = r.integers(-60, 60, (16, 6), dtype=np.int8)  # larger ones saturate in onnxruntime on AVX2
     for zero in (None, np.array(3, np.int8)):
         yield f"dynamic_quantize_{zero}", *ms_model(
             "DynamicQuantizeMatMul", [("x", f(4, 16)), ("w", w), ("s", np.array(0.02, np.float32)), ("z", zero),
