@@ -2,8 +2,15 @@
 # Each instruction-set file of src/kernels is built with its own flags and holds nothing else; the
 # suffix of its name says which.
 file(GLOB kernel_files CONFIGURE_DEPENDS src/kernels/*.c)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  set(foreign "_avx[0-9a-z]*\\.c$")
+else()
+  set(foreign "_neon[a-z]*\\.c$")
+endif()
 foreach(file ${kernel_files})
-  if(file MATCHES "_avx2\\.c$")
+  if(file MATCHES "${foreign}")
+    set_source_files_properties(${file} PROPERTIES HEADER_FILE_ONLY TRUE) # another machine's: not built
+  elseif(file MATCHES "_avx2\\.c$")
     set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mf16c;-mbmi2")
   elseif(file MATCHES "_avx512\\.c$")
     set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS
