@@ -11,25 +11,24 @@ typedef struct lexer {
   const char *s;
   size_t n, at;
   uint32_t line;
-  size_t line_at;      /* offset where `line` begins */
-  size_t counted_at;   /* `line` is right for this offset */
+  uint32_t chars;      /* of the line before counted_at */
+  size_t counted_at;   /* line and chars are right for this offset */
   bool line_starting;  /* the last match ended with a newline */
   WF_VEC(char) closers; /* brackets that are open */
 } lexer;
 
-/* line and column of an offset; offsets only grow. */
+/* line and column of an offset; offsets only grow, so that each byte is counted once. */
 static void place(lexer *l, size_t at, uint32_t *line, uint32_t *col) {
   for (; l->counted_at < at; l->counted_at++) {
     if (l->s[l->counted_at] == '\n') {
       l->line++;
-      l->line_at = l->counted_at + 1;
+      l->chars = 0;
+    } else {
+      l->chars += ((unsigned char)l->s[l->counted_at] & 0xc0) != 0x80;
     }
   }
   *line = l->line;
-  size_t chars = 0;
-  const size_t from = at - l->line_at > 100000 ? at : l->line_at; /* absurd lines: no column */
-  for (size_t i = from; i < at; i++) chars += ((unsigned char)l->s[i] & 0xc0) != 0x80;
-  *col = (uint32_t)chars + 1;
+  *col = l->chars + 1;
 }
 
 static jj_token *add(lexer *l, jj_token_kind kind, size_t at) {

@@ -542,7 +542,9 @@ static bool pad(jj_run *run, const jj_val *self, const jj_args *args, char how, 
     *result = *self;
     return true;
   }
-  if ((size_t)more > run->heap.limit) return wf_jj_raise(run, "a width of %lld", (long long)width);
+  if ((size_t)more > run->heap.limit || !wf_jj_charge(run, (uint64_t)more)) {
+    return wf_jj_raise(run, "a width of %lld", (long long)width);
+  }
   const int64_t left = how == 'l' ? 0 : how == 'c' ? more / 2 + (more & width & 1) : more;
   const size_t sign = how == 'z' && s->n && (s->at[0] == '-' || s->at[0] == '+');
   jj_buf b = {0};
@@ -555,7 +557,7 @@ static bool pad(jj_run *run, const jj_val *self, const jj_args *args, char how, 
     if (!wf_jj_buf_add_str(run, &b, fill.u.s)) return false;
   }
   *result = wf_jj_buf_done(run, &b);
-  return result->kind == JJ_STR && wf_jj_charge(run, (uint64_t)more / 8);
+  return result->kind == JJ_STR;
 }
 METHOD(str_ljust) { return pad(run, self, args, 'l', result); }
 METHOD(str_rjust) { return pad(run, self, args, 'r', result); }

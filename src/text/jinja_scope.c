@@ -89,7 +89,8 @@ static bool declare_param(jj_compiler *c, symbols *s, const jj_str *name, uint32
 
 static bool load(jj_compiler *c, symbols *s, const jj_str *name) {
   uint32_t up, slot;
-  if (find(s, name, &up, &slot)) return work(c, 1);
+  if (!work(c, s->at.n / 8 + 1)) return false;
+  if (find(s, name, &up, &slot)) return true;
   symbol *y = own(c, s, name);
   if (!y) return false;
   y->has_ref = true;
@@ -340,6 +341,9 @@ static bool bind_name(binder *b, jj_node *n) {
                         "Can't assign to special loop variable in for-loop target");
   }
   n->is_top = b->is_root;
+  for (const symbols *s = b->scope; s; s = s->parent) {
+    if (!work(b->c, s->at.n / 8 + 1)) return false;
+  }
   if (find(b->scope, n->name, &n->up, &n->slot)) return true;
   return wf_jj_syntax(b->c, n->line, n->col, "name '%.100s' has no scope", n->name->at);
 }

@@ -17,9 +17,16 @@ static bool no_memory(jj_run *run, size_t n) {
   return false;
 }
 
+static bool too_long(jj_run *run) {
+  return wf_jj_raise(run, "a text grew beyond %zu MiB", run->heap.limit >> 20);
+}
+
 static void *heap_take(jj_run *run, size_t bytes) {
   jj_heap *h = &run->heap;
-  if (bytes > SIZE_MAX - 64) return no_memory(run, bytes) ? NULL : NULL;
+  if (bytes > SIZE_MAX - 64) {
+    no_memory(run, bytes);
+    return NULL;
+  }
   bytes = (bytes + 15) & ~(size_t)15;
   if ((size_t)(h->end - h->at) < bytes) {
     size_t n = sizeof(jj_chunk) + 16 + bytes;
@@ -176,7 +183,7 @@ bool wf_jj_str_concat(jj_run *run, const jj_str *a, const jj_str *b, jj_val *res
   jj_str *s = wf_jj_alloc(run, 1, sizeof *s);
   size_t n;
   if (!s) return false;
-  if (!wf_size_add(a->n, b->n, &n) || n >= run->heap.limit) return no_memory(run, SIZE_MAX);
+  if (!wf_size_add(a->n, b->n, &n) || n >= run->heap.limit) return too_long(run);
   const bool mixed = a->marks || b->marks || a->content != b->content;
   *s = (jj_str){.n = n, .n_chars = a->n_chars + b->n_chars, .content = a->content,
                 .marks = mixed ? is_mixed : NULL, .left = a, .right = b};
@@ -210,7 +217,7 @@ size_t wf_jj_str_chars(const jj_str *s, size_t n_bytes) {
 static bool buf_room(jj_run *run, jj_buf *b, size_t more) {
   if (b->capacity - b->n > more) return true;
   size_t want;
-  if (!wf_size_add(b->n, more, &want) || want > run->heap.limit) return no_memory(run, SIZE_MAX);
+  if (!wf_size_add(b->n, more, &want) || want > run->heap.limit) return too_long(run);
   want = want + want / 2 + 64;
   char *at = heap_grow(run, b->at, b->capacity, b->n, want);
   if (!at) return false;
