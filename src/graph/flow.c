@@ -567,6 +567,7 @@ static bool visit_node(flow *f, wf_node *n) {
     is_known &= n->outputs[i] < 0 || all_content_known(f->g->values.at[n->outputs[i]]);
   }
   if (is_known) return set_kind(f, n, FLOW_SIZES);
+  if (has_other && has_tokens) REFUSE("it reads a mask, length or state that was not understood");
   if (has_other || n->op == WF_OP_SHAPE || n->op == WF_OP_SIZE) return set_kind(f, n, FLOW_OTHER);
   if (has_sizes && !has_tokens) return set_kind(f, n, FLOW_OTHER);
   if (has_sizes) REFUSE("it computes with the number of tokens");

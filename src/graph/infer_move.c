@@ -429,8 +429,8 @@ static wf_expr clamp_bound(infer *c, wf_expr e, wf_expr dim) {
 
 static wf_expr slice_extent(infer *c, wf_expr start, wf_expr end, int64_t step, wf_expr dim) {
   int64_t s, e, d;
-  if (step < 0 && wf_expr_is_const(c->p, start, &s) && s == -1 &&
-      wf_expr_is_const(c->p, end, &e) && e <= -INT32_MAX) { /* the whole axis, reversed */
+  if (step < 0 && wf_expr_is_const(c->p, start, &s) && s == -1 && wf_expr_is_const(c->p, end, &e) &&
+      e <= -INT32_MAX) { /* the whole axis, reversed */
     return wf_expr_floordiv(c->p, wf_expr_add(c->p, dim, infer_k(c, -step - 1)), infer_k(c, -step));
   }
   if (step < 0) {

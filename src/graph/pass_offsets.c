@@ -48,21 +48,34 @@ static weft_status join_matmul(pass *p, wf_node *add) {
 
 /* The rows of a constant table for the same ids as the quantised gather, whatever nodes spread a
  * block's offset over its elements: the embedding [.., D] seen as [.., D / size, size] plus
- * offsets [.., D / size, 1]. */
-static int32_t offsets_of(const wf_graph *g, int32_t value, int32_t ids, int64_t blocks) {
-  for (int depth = 0; depth < 4; depth++) {
+ * offsets [.., D / size, 1]. The table is [V, blocks], or [blocks, V] as a tied head has it: then
+ * it is gathered by column and turned. */
+static int32_t offsets_of(const wf_graph *g, int32_t value, int32_t ids, int64_t blocks,
+                          bool *is_by_block) {
+  bool is_turned = false;
+  for (int depth = 0; depth < 5; depth++) {
     const wf_node *n = graph_producer_of(g, value);
     if (!n) return -1;
     if (n->op == WF_OP_GATHER) {
       const wf_value *t = g->values.at[n->inputs[0]];
-      if (!t->tensor || t->rank < 2 || t->rank > 3 || n->inputs[1] != ids ||
-          wf_node_attr_i(n, "axis", 0) != 0)
-        return -1;
+      const int64_t axis = wf_node_attr_i(n, "axis", 0);
       int64_t d;
-      if (!const_dim(g, t->id, 1, &d) || d != blocks) return -1;
+      *is_by_block = is_turned;
+      if (!t->tensor || t->rank < 2 || t->rank > 3 || n->inputs[1] != ids) return -1;
+      if (axis != (is_turned ? 1 : 0) || (is_turned && t->rank != 2)) return -1;
+      if (!const_dim(g, t->id, is_turned ? 0 : 1, &d) || d != blocks) return -1;
       return t->rank == 2 || last_dim(g, t->id) == 1 ? t->id : -1;
     }
-    if (n->op != WF_OP_RESHAPE && n->op != WF_OP_UNSQUEEZE) return -1;
+    if (n->op == WF_OP_TRANSPOSE) { /* [blocks, ..ids] -> [..ids, blocks] */
+      const wf_attr *perm = wf_node_attr(n, "perm");
+      if (is_turned || !perm || perm->kind != WF_ATTR_INTS || perm->n < 2) return -1;
+      for (size_t i = 0; i < perm->n; i++) {
+        if (perm->ints[i] != (int64_t)((i + 1) % perm->n)) return -1;
+      }
+      is_turned = true;
+    } else if (n->op != WF_OP_RESHAPE && n->op != WF_OP_UNSQUEEZE) {
+      return -1;
+    }
     value = n->inputs[0];
   }
   return -1;
@@ -81,7 +94,8 @@ static weft_status join_gather(pass *p, wf_node *add) {
     int64_t blocks;
     if (!const_dim(g, s->id, s->rank - 2, &blocks) || blocks != width / size) continue;
     if (o->rank != s->rank || last_dim(g, o->id) != 1) continue;
-    const int32_t table = offsets_of(g, o->id, q->inputs[1], blocks);
+    bool is_by_block = false;
+    const int32_t table = offsets_of(g, o->id, q->inputs[1], blocks, &is_by_block);
     const wf_value *sum = g->values.at[add->outputs[0]];
     if (table < 0 || sum->is_output || sum->n_users != 1) continue;
     wf_node *join = g->nodes.at[sum->users[0]];
@@ -89,6 +103,9 @@ static weft_status join_gather(pass *p, wf_node *add) {
     int32_t in[WF_GATHER_BLOCK_OFFSETS + 1];
     for (int32_t j = 0; j < WF_GATHER_BLOCK_OFFSETS; j++) in[j] = wf_node_input(q, j);
     in[WF_GATHER_BLOCK_OFFSETS] = table;
+    if (is_by_block && !graph_set_attr_i(g, q, WF_GATHER_OFFSETS_BY_BLOCK, 1)) {
+      return graph_no_memory(p->err);
+    }
     if (!graph_set_inputs(g, q, WF_GATHER_BLOCK_OFFSETS + 1, in)) return graph_no_memory(p->err);
     take_output(g, q, 0, join->outputs[0]);
     graph_kill(g, join);

@@ -428,6 +428,10 @@ static bool quantised_table(wf_lowering *l, const wf_node *n, wf_table *t) {
   if (offsets) {
     /* The kernel wants [n_blocks, rows], the operator has [rows, n_blocks]. */
     const float *src = wf_const_f32(l->c, offsets);
+    if (wf_node_attr_i(n, WF_GATHER_OFFSETS_BY_BLOCK, 0)) { /* shared with a tied head */
+      t->desc.offsets = src;
+      return src && t->desc.scales;
+    }
     float *flipped = wf_arena_calloc(l->c->arena, offsets->n, sizeof *flipped);
     if (!src || !flipped) return false;
     for (int64_t r = 0; r < rows; r++) {

@@ -372,6 +372,7 @@ weft_status wf_op_ms_gather_block_quantized(wf_op_call *c, weft_error *err) {
   for (int32_t i = 1; i < w->rank; i++) dims[rank++] = w->dims[i];
   dims[rank - 1] = width;
   WF_RETURN_IF_ERROR(wf_op_make(c, 0, WF_DTYPE_F32, rank, dims, err));
+  const bool off_by_block = wf_node_attr_i(c->node, WF_GATHER_OFFSETS_BY_BLOCK, 0) != 0;
   float *y = c->out[0].data;
   for (int64_t t = 0, n = wf_view_count(ids); t < n; t++) {
     int64_t id = ids->dtype == WF_DTYPE_I64 ? ((const int64_t *)ids->data)[t] : ((const int32_t *)ids->data)[t];
@@ -389,7 +390,7 @@ weft_status wf_op_ms_gather_block_quantized(wf_op_call *c, weft_error *err) {
           q -= 1 << (bits - 1);
         }
         *y = (float)q * ((const float *)s->data)[r * blocks + b];
-        if (off) *y += ((const float *)off->data)[r * blocks + b];
+        if (off) *y += ((const float *)off->data)[off_by_block ? b * rows + r : r * blocks + b];
         y++;
       }
     }
