@@ -21,7 +21,7 @@ foreach(file ${kernel_files})
   elseif(file MATCHES "_avx512bf16\\.c$")
     set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS
       "-mavx2;-mfma;-mf16c;-mbmi2;-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512vnni;-mavx512bf16")
-  elseif(file MATCHES "_neondot\\.c$")
+  elseif(file MATCHES "_neondot\\.c$" AND CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
     set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS "-march=armv8.2-a+dotprod+fp16")
   endif()
 endforeach()

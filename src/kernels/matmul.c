@@ -31,6 +31,13 @@ static const wf_matmul_variant variants[] = {
     {WF_CPU_AVX2, NBITS, 8, FAST, 8, WF_ACT_Q8, true, false, wf_matmul_q8_avx2},
     {WF_CPU_AVX2, NBITS, 0, EXACT, 8, WF_ACT_F32, true, false, wf_matmul_nbits_exact_avx2},
     {WF_CPU_AVX2, DENSE, 0, EXACT | FAST, 16, WF_ACT_F32, false, false, wf_matmul_dense_avx2},
+#elif defined(__aarch64__)
+    {WF_CPU_NEON_DOTPROD, NBITS, 4, FAST, 8, WF_ACT_Q8, false, false, wf_matmul_q4_neondot},
+    {WF_CPU_NEON_DOTPROD, NBITS, 8, FAST, 8, WF_ACT_Q8, true, false, wf_matmul_q8_neondot},
+    {WF_CPU_NEON, NBITS, 4, FAST, 8, WF_ACT_Q8, false, false, wf_matmul_q4_neon},
+    {WF_CPU_NEON, NBITS, 8, FAST, 8, WF_ACT_Q8, true, false, wf_matmul_q8_neon},
+    {WF_CPU_NEON, NBITS, 0, EXACT, 8, WF_ACT_F32, true, false, wf_matmul_nbits_exact_neon},
+    {WF_CPU_NEON, DENSE, 0, EXACT | FAST, 16, WF_ACT_F32, false, false, wf_matmul_dense_neon},
 #endif
     {WF_CPU_REF, NBITS, 0, FAST, 0, WF_ACT_Q8, false, false, wf_matmul_nbits_q8_ref},
     {WF_CPU_REF, NBITS, 0, EXACT, 0, WF_ACT_F32, false, false, wf_matmul_nbits_ref},
@@ -49,6 +56,13 @@ static const wf_matmul_variant_info variant_infos[] = {
     {"q8_avx2", WF_CPU_AVX2},
     {"nbits_exact_avx2", WF_CPU_AVX2},
     {"dense_avx2", WF_CPU_AVX2},
+#elif defined(__aarch64__)
+    {"q4_neondot", WF_CPU_NEON_DOTPROD},
+    {"q8_neondot", WF_CPU_NEON_DOTPROD},
+    {"q4_neon", WF_CPU_NEON},
+    {"q8_neon", WF_CPU_NEON},
+    {"nbits_exact_neon", WF_CPU_NEON},
+    {"dense_neon", WF_CPU_NEON},
 #endif
     {"nbits_q8_ref", WF_CPU_REF},
     {"nbits_exact_ref", WF_CPU_REF},
@@ -182,6 +196,11 @@ void wf_gemm_f32(wf_cpu_level level, int64_t m, int64_t n, int64_t k, const floa
   }
   if (wf_cpu_has(level, WF_CPU_AVX2)) {
     wf_gemm_f32_avx2(m, n, k, a, lda, b, ldb, b_is_transposed, y, ldy);
+    return;
+  }
+#elif defined(__aarch64__)
+  if (wf_cpu_has(level, WF_CPU_NEON)) {
+    wf_gemm_f32_neon(m, n, k, a, lda, b, ldb, b_is_transposed, y, ldy);
     return;
   }
 #else

@@ -107,6 +107,16 @@ wf_matmul_fn wf_matmul_bf16_avx512bf16;
 void wf_gemm_f32_avx512(int64_t m, int64_t n, int64_t k, const float *a, int64_t lda,
                         const float *b, int64_t ldb, bool b_is_transposed, float *y, int64_t ldy);
 
+/* AArch64 */
+wf_matmul_fn wf_matmul_q4_neon;
+wf_matmul_fn wf_matmul_q8_neon;
+wf_matmul_fn wf_matmul_nbits_exact_neon;
+wf_matmul_fn wf_matmul_dense_neon;
+wf_matmul_fn wf_matmul_q4_neondot;
+wf_matmul_fn wf_matmul_q8_neondot;
+void wf_gemm_f32_neon(int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
+                      int64_t ldb, bool b_is_transposed, float *y, int64_t ldy);
+
 /* Packing (pack_weight.c). */
 size_t wf_pack_layout(wf_pack_header *h, const wf_weight_desc *d, const wf_matmul_variant *v);
 void wf_pack_fill(const wf_pack_header *h, const wf_weight_desc *d, uint8_t *packed);
