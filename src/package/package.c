@@ -256,6 +256,11 @@ static weft_status read_documents(wf_package *p, const char *path,
     return wf_fail(err, WEFT_UNSUPPORTED, "use a folder with genai_config.json or config.json",
                    "'%s' is a workflow package, which this version does not run", path);
   }
+  if (!wf_path_is_dir(path)) { /* a missing file or a Git LFS stub has an error of its own */
+    wf_map map = {0};
+    WF_RETURN_IF_ERROR(wf_map_open(&map, path, err));
+    wf_map_close(&map);
+  }
   return wf_fail(err, WEFT_IO,
                  "name a folder with genai_config.json, or config.json and onnx/*.onnx",
                  "'%s' holds no package: neither genai_config.json nor config.json is there", path);
