@@ -16,7 +16,7 @@ _weft() {
     esac
   done
   if [[ -z $command ]]; then
-    mapfile -t COMPREPLY < <(compgen -W "run import inspect validate tokenize detokenize template exec logits bench
+    mapfile -t COMPREPLY < <(compgen -W "run import inspect tokenize detokenize template exec logits bench
       cache providers --version --help" -- "$cur")
     return
   fi
@@ -35,7 +35,6 @@ _weft() {
     run) options="-p -f --messages --ids --raw --system --json $decode $model" ;;
     import) options="-o --portable --help" ;;
     inspect) options="--json --dot $model" ;;
-    validate) options="--strict --json --help" ;;
     tokenize) options="--pair --no-special --offsets --json --help" ;;
     detokenize) options="--skip-special --help" ;;
     template) options="--template --now --help" ;;

@@ -3,8 +3,6 @@
 on the same files (docs/design.md "Numbers"). As written, the graph allows quantised activations (accuracy_level 4), whose
 noise is the judge's own; the exact comparisons take a copy that asks for fp32 (level 1), with the same weights."""
 import json
-import os
-import shutil
 
 import pytest
 
@@ -12,25 +10,6 @@ np = pytest.importorskip("numpy", reason="the judges are not installed (make dep
 ort = pytest.importorskip("onnxruntime", reason="the judges are not installed (make deps)")
 
 PROMPTS = ["What is a loom?", "Name three rivers of Europe and say where they end.", "Write a haiku about é and 数."]
-
-
-@pytest.fixture(scope="module")
-def exact(package, tmp_path_factory):
-    """The package with accuracy_level 1, under an ASCII name."""
-    onnx = pytest.importorskip("onnx", reason="the judges are not installed (make deps)")
-    folder = tmp_path_factory.mktemp("exact") / "package"
-    shutil.copytree(package, folder, copy_function=os.link)
-    file = folder / json.loads((folder / "genai_config.json").read_text(encoding="utf-8"))["model"]["decoder"]["filename"]
-    model = onnx.load(str(file), load_external_data=False)
-    n = 0
-    for node in model.graph.node:
-        for attribute in node.attribute:
-            if attribute.name == "accuracy_level":
-                attribute.i, n = 1, n + 1
-    assert n > 0
-    file.unlink()
-    onnx.save(model, str(file))
-    return folder
 
 
 def plain_path(package, tmp_path):
@@ -58,11 +37,17 @@ def exact_copy(package, tmp_path):
     return copy
 
 
+@pytest.fixture(scope="module")
+def exact(package, tmp_path_factory):
+    """The exact copy, under an ASCII name."""
+    return exact_copy(package, tmp_path_factory.mktemp("judged"))
+
+
 def prompt_ids(weft, package, text):
     return weft.json("run", package, "-p", text, "--max-tokens", "0", "--json")["prompt_ids"]
 
 
-def ort_logits(exact, ids):
+def ort_logits(folder, ids):
     """Logits after each of the ids, by ONNX Runtime over the decoder graph with an empty cache."""
     config = json.loads((folder / "genai_config.json").read_text(encoding="utf-8"))["model"]
     options = ort.SessionOptions()
@@ -88,8 +73,7 @@ def ort_logits(exact, ids):
 
 
 @pytest.mark.parametrize("text", PROMPTS)
-def test_logits_are_those_of_onnx_runtime(weft, package, tmp_path, text):
-    folder = exact_copy(package, tmp_path)
+def test_logits_are_those_of_onnx_runtime(weft, package, exact, tmp_path, text):
     ids = prompt_ids(weft, package, text)
     out = tmp_path / "logits.npy"
     weft("logits", package, "--ids", ",".join(map(str, ids)), "--output", out, "--kv", "f32", check=0)

@@ -27,7 +27,6 @@ def commands(package, gguf, tmp_path):
         "run gguf": ["run", gguf, "-p", "hi", "--max-tokens", 2, "--greedy"],
         "import": ["import", gguf, "-o", tmp_path / "out"],
         "inspect": ["inspect", package],
-        "validate": ["validate", package],
         "tokenize": ["tokenize", package, "hello"],
         "detokenize": ["detokenize", package, "1,2,3"],
         "template": ["template", package, messages],
@@ -39,7 +38,7 @@ def commands(package, gguf, tmp_path):
     }
 
 
-@pytest.mark.parametrize("name", ["version", "run", "run gguf", "import", "inspect", "validate", "tokenize", "detokenize",
+@pytest.mark.parametrize("name", ["version", "run", "run gguf", "import", "inspect", "tokenize", "detokenize",
                                   "template", "logits", "bench", "cache", "providers", "missing"])
 def test_no_command_opens_a_connection(weft, package, gguf, tmp_path, name):
     r, calls = traced(weft, tmp_path, *commands(package, gguf, tmp_path)[name])
