@@ -269,3 +269,34 @@ def test_each_pre_tokenizer_splits_as_llama_cpp_does(tmp_path, pre):
             pieces = [c for c in cut if c]
         got = [text[a:b] for _, (a, b) in t.pre_tokenizer.pre_tokenize_str(text)]
         assert got == pieces
+
+
+def test_scaling_of_gemma3_is_for_layers_that_see_everything(tmp_path):
+    check(tmp_path, Maker(str(tmp_path / "m.gguf"), "gemma3", Q.F32, 15, extra={
+        "gemma3.attention.sliding_window": 16, "gemma3.attention.sliding_window_pattern": 2,
+        "gemma3.rope.freq_base": 1e6, "gemma3.rope.scaling.type": "linear",
+        "gemma3.rope.scaling.factor": 8.0}))
+
+
+def test_a_tensor_that_would_be_left_out_is_refused_by_name(tmp_path):
+    m = Maker(str(tmp_path / "m.gguf"), "llama", Q.F32, 16)
+    m.vector("blk.0.attn_sinks.weight", 4, 0)
+    m.finish()
+    r = run_import(tmp_path / "m.gguf", tmp_path / "out")
+    assert r.returncode == 10 and "blk.0.attn_sinks.weight" in r.stderr
+
+
+@pytest.mark.parametrize("key,value", [("expert_count", 8), ("final_logit_softcapping", 30.0)])
+def test_what_the_graph_does_not_have_is_refused_by_key(tmp_path, key, value):
+    Maker(str(tmp_path / "m.gguf"), "llama", Q.F32, 17, extra={f"llama.{key}": value}).finish()
+    r = run_import(tmp_path / "m.gguf", tmp_path / "out")
+    assert r.returncode == 10 and f"llama.{key}" in r.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_type_that_is_not_imported_is_refused_by_name(tmp_path):
+    m = Maker(str(tmp_path / "m.gguf"), "llama", lambda n: Q.Q8_0 if "ffn_up" not in n else Q.F32, 18)
+    m.w.tensors[0]["blk.0.ffn_up.weight"].dtype = Q.I32
+    m.finish()
+    r = run_import(tmp_path / "m.gguf", tmp_path / "out")
+    assert r.returncode == 10 and "I32" in r.stderr
