@@ -3,6 +3,7 @@
  * of their layer, when what they mask is the causal rule over the whole past. */
 #include <math.h>
 
+#include "graph/heads.h"
 #include "graph/passes.h"
 #include "graph/prove.h"
 
@@ -122,8 +123,170 @@ static weft_status from_gqa(pass *p, wf_node *n) {
   return attention_new(p, n, in, out, &a);
 }
 
+/* ---- the operator of opset 23 ------------------------------------------------------------ */
+
+typedef struct onnx_attention {
+  int32_t q, k, v; /* of the new tokens */
+  int32_t past[2], present[2];
+  int64_t n_heads, n_kv_heads, size, size_v;
+  bool is_flat; /* [B, S, heads * size] instead of [B, heads, S, size] */
+  int32_t window;
+} onnx_attention;
+
+/* Concat(past, new) before the operator. */
+static bool split_cache(const wf_graph *g, int32_t value, int which, onnx_attention *a,
+                        int32_t *fresh) {
+  const wf_node *n = made_by(g, value, WF_OP_CONCAT);
+  const int64_t axis = n ? wf_node_attr_i(n, "axis", 0) : 0;
+  if (!n || n->n_inputs != 2 || (axis != 2 && axis != -2)) return false;
+  a->past[which] = n->inputs[0];
+  a->present[which] = value;
+  *fresh = n->inputs[1];
+  return true;
+}
+
+static bool find_cache(const wf_graph *g, const wf_node *n, onnx_attention *a) {
+  a->past[0] = wf_node_input(n, 4);
+  a->past[1] = wf_node_input(n, 5);
+  a->present[0] = wf_node_output(n, 1);
+  a->present[1] = wf_node_output(n, 2);
+  if (a->past[0] >= 0 && a->past[1] >= 0 && a->present[0] >= 0 && a->present[1] >= 0) return true;
+  if (a->past[0] >= 0 || a->past[1] >= 0 || a->is_flat) return false;
+  return split_cache(g, a->k, 0, a, &a->k) && split_cache(g, a->v, 1, a, &a->v);
+}
+
+/* A mask, or is_causal where it means the same: with the past inside of the operator (or none) the
+ * rule counts from the end of the past; opset 23 counts from the first key. */
+static bool find_mask(pass *p, const wf_node *n, onnx_attention *a) {
+  const int32_t mask = wf_node_input(n, 3);
+  if (wf_node_input(n, 6) >= 0) return false;
+  return mask >= 0 && prove_mask(p, mask, false, &a->window);
+}
+
+static bool read_sizes(const wf_graph *g, const wf_node *n, onnx_attention *a) {
+  const wf_value *q = graph_value(g, a->q);
+  a->is_flat = q && q->rank == 3;
+  if (!q || (q->rank != 3 && q->rank != 4)) return false;
+  if (a->is_flat) {
+    a->n_heads = wf_node_attr_i(n, "q_num_heads", 0);
+    a->n_kv_heads = wf_node_attr_i(n, "kv_num_heads", 0);
+    if (a->n_heads < 1 || a->n_kv_heads < 1) return false;
+    a->size = last_dim(g, a->q) / a->n_heads;
+    a->size_v = last_dim(g, a->v) / a->n_kv_heads;
+    if (!has_width(g, a->q, a->size * a->n_heads) || !has_width(g, a->k, a->size * a->n_kv_heads) ||
+        !has_width(g, a->v, a->size_v * a->n_kv_heads)) {
+      return false;
+    }
+  } else if (!const_dim(g, a->q, 1, &a->n_heads) || !const_dim(g, a->k, 1, &a->n_kv_heads) ||
+             (a->size = last_dim(g, a->q)) != last_dim(g, a->k) ||
+             (a->size_v = last_dim(g, a->v)) < 1) {
+    return false;
+  }
+  return a->size > 0 && a->size <= 4096 && a->size_v > 0 && a->size_v <= 4096 &&
+         a->n_heads <= 4096 && a->n_kv_heads > 0 && a->n_heads % a->n_kv_heads == 0;
+}
+
+/* q or k, flat after a Reshape and Transpose of head-major heads, or head-major itself: gives the
+ * head-major value, -1 when it was never apart. */
+static int32_t head_major(const wf_graph *g, int32_t value, bool is_flat) {
+  if (!is_flat) return value;
+  const wf_node *join = made_by(g, value, WF_OP_RESHAPE);
+  return join ? transposed_by(g, join->inputs[0], (const int64_t[]){0, 2, 1, 3}, 4) : -1;
+}
+
+/* Token-major inputs, with the rotation taken off where q and k have the same. */
+static weft_status turn_inputs(pass *p, onnx_attention *a, rotation *r, int32_t in[9], bool *ok) {
+  wf_graph *g = p->g;
+  const int32_t q4 = head_major(g, a->q, a->is_flat), k4 = head_major(g, a->k, a->is_flat);
+  rotation of_k = {.cos = -1, .sin = -1};
+  *ok = true;
+  *r = of_k;
+  int32_t q = q4 < 0 ? -1 : before_rotation(p, q4, r),
+          k = k4 < 0 ? -1 : before_rotation(p, k4, &of_k);
+  const bool same = r->params.kind == of_k.params.kind && r->cos == of_k.cos &&
+                    r->sin == of_k.sin && r->params.index == of_k.params.index &&
+                    r->params.dim == of_k.params.dim;
+  if (q < 0 || k < 0 || !same || !heads_can_turn(g, q) || !heads_can_turn(g, k)) {
+    *r = (rotation){.cos = -1, .sin = -1};
+    q = q4;
+    k = k4;
+  }
+  if (a->is_flat && r->params.kind == WF_ROTARY_NONE) {
+    in[0] = a->q, in[1] = a->k, in[2] = a->v;
+    return WEFT_OK;
+  }
+  *ok = heads_can_turn(g, q) && heads_can_turn(g, k) && (a->is_flat || heads_can_turn(g, a->v));
+  if (!*ok) return WEFT_OK;
+  WF_RETURN_IF_ERROR(heads_to_tokens(p, q, &in[0]));
+  WF_RETURN_IF_ERROR(heads_to_tokens(p, k, &in[1]));
+  if (a->is_flat)
+    in[2] = a->v;
+  else
+    WF_RETURN_IF_ERROR(heads_to_tokens(p, a->v, &in[2]));
+  *ok = in[0] >= 0 && in[1] >= 0 && in[2] >= 0;
+  return WEFT_OK;
+}
+
+/* The result as the operator gave it: flat, or head-major. */
+static weft_status put_result(pass *p, wf_node *n, wf_node *made, const onnx_attention *a) {
+  wf_graph *g = p->g;
+  const int32_t old = n->outputs[0];
+  WF_RETURN_IF_ERROR(graph_infer_node(g, made, p->err));
+  int32_t y = made->outputs[0];
+  if (!a->is_flat) {
+    const wf_value *shape = graph_const_i64(g, (int64_t[]){0, 0, a->n_heads, a->size_v}, 4, 1);
+    wf_node *split =
+        shape ? graph_new_node(g, WF_OP_RESHAPE, 2, (int32_t[]){y, shape->id}, 1, NULL) : NULL;
+    wf_node *turn = split ? graph_new_node(g, WF_OP_TRANSPOSE, 1, split->outputs, 1, NULL) : NULL;
+    if (!turn || !graph_set_attr_ints(g, turn, "perm", (const int64_t[]){0, 2, 1, 3}, 4))
+      return graph_no_memory(p->err);
+    WF_RETURN_IF_ERROR(graph_infer_node(g, split, p->err));
+    WF_RETURN_IF_ERROR(graph_infer_node(g, turn, p->err));
+    y = turn->outputs[0];
+  }
+  if (!graph_replace(g, old, y)) return graph_no_memory(p->err);
+  graph_kill(g, n);
+  p->changed = true;
+  return WEFT_OK;
+}
+
+static weft_status from_onnx(pass *p, wf_node *n) {
+  wf_graph *g = p->g;
+  onnx_attention a = {.q = wf_node_input(n, 0), .k = wf_node_input(n, 1), .v = wf_node_input(n, 2)};
+  rotation r;
+  bool ok;
+  if (wf_node_output(n, 0) < 0 || !read_sizes(g, n, &a) || !find_cache(g, n, &a)) return WEFT_OK;
+  if (wf_node_output(n, 3) >= 0 && graph_n_uses(g->values.at[n->outputs[3]])) return WEFT_OK;
+  const int32_t layer = find_layer(p, a.past, a.present);
+  if (layer < 0 || !find_mask(p, n, &a)) return WEFT_OK;
+  int32_t in[9] = {-1, -1, -1, -1, -1, -1, a.past[0], a.past[1], -1};
+  WF_RETURN_IF_ERROR(turn_inputs(p, &a, &r, in, &ok));
+  if (!ok) return WEFT_OK;
+  in[3] = r.cos, in[4] = r.sin;
+  wf_node *made = graph_new_node(g, WF_OP_WEFT_ATTENTION, 9, in, 3, NULL);
+  if (!made) return graph_no_memory(p->err);
+  const float scale = wf_node_attr_f(n, "scale", 0);
+  made->name = n->name;
+  made->as.attention =
+      (wf_attention_params){.layer = layer,
+                            .n_heads = (int32_t)a.n_heads,
+                            .n_kv_heads = (int32_t)a.n_kv_heads,
+                            .head_dim = (int32_t)a.size,
+                            .head_dim_v = (int32_t)a.size_v,
+                            .scale = scale != 0 ? scale : (float)(1 / sqrt((double)a.size)),
+                            .softcap = wf_node_attr_f(n, "softcap", 0),
+                            .window = a.window,
+                            .rotary = r.params};
+  made->as.attention.rotary.n_heads = (int32_t)a.n_heads;
+  made->as.attention.rotary.head_dim = (int32_t)a.size;
+  take_output(g, made, 1, a.present[0]);
+  take_output(g, made, 2, a.present[1]);
+  return put_result(p, n, made, &a);
+}
+
 weft_status pass_attention(pass *p) {
   FOR_NODES(p, n) {
+    if (n->op == WF_OP_ATTENTION) WF_RETURN_IF_ERROR(from_onnx(p, n));
     if (n->op == WF_OP_MS_GROUP_QUERY_ATTENTION) WF_RETURN_IF_ERROR(from_gqa(p, n));
   }
   return WEFT_OK;

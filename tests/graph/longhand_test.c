@@ -16,11 +16,15 @@ typedef struct expectation {
 } expectation;
 
 static const expectation models[] = {
-    {"llama", 5, 10, {0, 0}, 8, 0, true},     {"llama_half", 5, 10, {0, 0}, 8, 0, true},
-    {"llama_old", 5, 10, {0, 0}, 8, 0, true}, {"qwen2", 5, 10, {0, 0}, 8, 0, true},
-    {"qwen3", 9, 12, {0, 0}, 8, 0, true},     {"gemma3", 13, 15, {0, 7}, 8, 0, true},
-    {"gemma2", 9, 13, {0, 9}, 8, 50, true},   {"phi3", 5, 10, {0, 11}, 8, 0, true},
-    {"partial", 5, 10, {0, 0}, 4, 0, true},
+    {"llama", 5, 10, {0, 0}, 8, 0, true},         {"llama_half", 5, 10, {0, 0}, 8, 0, true},
+    {"llama_old", 5, 10, {0, 0}, 8, 0, true},     {"qwen2", 5, 10, {0, 0}, 8, 0, true},
+    {"qwen3", 9, 12, {0, 0}, 8, 0, true},         {"gemma3", 13, 15, {0, 7}, 8, 0, true},
+    {"gemma2", 9, 13, {0, 9}, 8, 50, true},       {"phi3", 5, 10, {0, 11}, 8, 0, true},
+    {"partial", 5, 10, {0, 0}, 4, 0, true},       {"transposed", 5, 10, {0, 0}, 8, 0, true},
+    {"gemm", 5, 10, {0, 0}, 8, 0, true},          {"qdq", 5, 10, {0, 0}, 8, 0, true},
+    {"qdq_t", 5, 10, {0, 0}, 8, 0, true},         {"qdq4", 5, 10, {0, 0}, 8, 0, true},
+    {"nbits", 5, 10, {0, 0}, 8, 0, true},         {"operator", 5, 10, {0, 0}, 8, 0, true},
+    {"operator_flat", 5, 10, {0, 0}, 8, 0, true},
 };
 
 typedef struct opened {
@@ -104,6 +108,20 @@ static void the_head_is_computed_for_selected_rows_only(void **state) {
   }
 }
 
+static void a_graph_with_statistics_over_the_sequence_is_not_packed_and_says_why(void **state) {
+  opened o = {0};
+  size_t counts[WF_OP_COUNT];
+  (void)state;
+  open_packed(&o, "dynamic");
+  wf_graph_count(o.g, counts);
+  assert_false(o.packed.is_packed);
+  assert_non_null(strstr(o.packed.why, "DynamicQuantizeLinear"));
+  assert_int_equal(counts[WF_OP_WEFT_ATTENTION], 2); /* fused, but a row at a time */
+  assert_int_equal(o.g->inputs.n, 7);                /* and otherwise as it was */
+  assert_int_equal(o.g->outputs.n, 5);
+  close_packed(&o);
+}
+
 static void a_memory_plan_reuses_buffers_and_never_overlaps_live_values(void **state) {
   weft_error err = {0};
   opened o = {0};
@@ -146,6 +164,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_exported_decoder_is_recognised_and_packed),
       cmocka_unit_test(the_head_is_computed_for_selected_rows_only),
+      cmocka_unit_test(a_graph_with_statistics_over_the_sequence_is_not_packed_and_says_why),
       cmocka_unit_test(a_memory_plan_reuses_buffers_and_never_overlaps_live_values),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
