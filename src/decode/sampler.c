@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <float.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -288,9 +287,21 @@ static size_t filter_typical(candidate *c, size_t n, double mass) {
   return keep_front(c, n, select_front(c, n, mass * sum, false), true);
 }
 
-static int by_id(const void *a, const void *b) {
-  const int32_t x = ((const candidate *)a)->id, y = ((const candidate *)b)->id;
-  return (x > y) - (x < y);
+static void sift_down(candidate *c, size_t at, size_t n) {
+  for (size_t child; (child = 2 * at + 1) < n; at = child) {
+    if (child + 1 < n && c[child + 1].id > c[child].id) child++;
+    if (c[at].id >= c[child].id) return;
+    swap(&c[at], &c[child]);
+  }
+}
+
+/* A heap sort, because qsort() takes memory for more than a few candidates. */
+static void sort_by_id(candidate *c, size_t n) {
+  for (size_t i = n / 2; i-- > 0;) sift_down(c, i, n);
+  for (size_t end = n; end-- > 1;) {
+    swap(&c[0], &c[end]);
+    sift_down(c, 0, end);
+  }
 }
 
 /* Fills s->race with what the filters leave, in ascending order of id; returns how many. */
@@ -302,12 +313,13 @@ static size_t run_filters(wf_sampler *s, const float *logits) {
   for (int64_t i = 0; i < s->vocab; i++) {
     if (!(logits[i] >= -FLT_MAX)) continue; /* masked */
     const float scaled = (logits[i] - max) / o->temperature;
-    c[n++] = (candidate){scaled, -scaled, exp((double)scaled), (int32_t)i};
+    c[n++] = (candidate){scaled, -scaled, 0, (int32_t)i};
   }
   const size_t n_all = n;
-  if (o->top_k > 0 && (size_t)o->top_k < n) {
+  if (o->top_k > 0 && (size_t)o->top_k < n) { /* by count: needs no exp() of what falls out */
     n = keep_front(c, n, select_front(c, n, o->top_k, true), true);
   }
+  for (size_t i = 0; i < n; i++) c[i].p = exp((double)c[i].logit);
   if (o->top_p < 1) {
     /* a little less than the sum, so that rounding never asks for more than there is */
     n = select_front(c, n, (double)o->top_p * sum_of(c, n) * (1 - 1e-12), false);
@@ -320,7 +332,7 @@ static size_t run_filters(wf_sampler *s, const float *logits) {
     n = kept;
   }
   if (o->typical_p < 1) n = filter_typical(c, n, (double)o->typical_p);
-  if (n < n_all) qsort(c, n, sizeof *c, by_id);
+  if (n < n_all) sort_by_id(c, n);
   return n;
 }
 
