@@ -421,102 +421,12 @@ static weft_status eval_reduce(evaluator *e) {
 
 typedef weft_status (*eval_fn)(evaluator *e);
 
-static eval_fn function_of(wf_op op) {
-  switch ((int)op) {
-    case WF_OP_ADD:
-    case WF_OP_SUB:
-    case WF_OP_MUL:
-    case WF_OP_DIV:
-    case WF_OP_POW:
-    case WF_OP_MOD:
-    case WF_OP_MIN:
-    case WF_OP_MAX:
-    case WF_OP_SUM:
-    case WF_OP_EQUAL:
-    case WF_OP_GREATER:
-    case WF_OP_LESS:
-    case WF_OP_GREATER_OR_EQUAL:
-    case WF_OP_LESS_OR_EQUAL:
-    case WF_OP_AND:
-    case WF_OP_OR:
-    case WF_OP_XOR:
-    case WF_OP_BITWISE_AND:
-    case WF_OP_BITWISE_OR:
-    case WF_OP_BITWISE_XOR:
-      return eval_binary;
-    case WF_OP_NEG:
-    case WF_OP_ABS:
-    case WF_OP_NOT:
-    case WF_OP_IS_NAN:
-    case WF_OP_SIGN:
-    case WF_OP_SQRT:
-    case WF_OP_RECIPROCAL:
-    case WF_OP_EXP:
-    case WF_OP_LOG:
-    case WF_OP_SIN:
-    case WF_OP_COS:
-    case WF_OP_TANH:
-    case WF_OP_ERF:
-    case WF_OP_SIGMOID:
-    case WF_OP_RELU:
-    case WF_OP_FLOOR:
-    case WF_OP_CEIL:
-    case WF_OP_ROUND:
-      return eval_unary;
-    case WF_OP_CAST:
-    case WF_OP_CAST_LIKE:
-      return eval_cast;
-    case WF_OP_WHERE:
-      return eval_where;
-    case WF_OP_IDENTITY:
-      return eval_identity;
-    case WF_OP_RESHAPE:
-      return eval_reshape;
-    case WF_OP_SQUEEZE:
-      return eval_squeeze;
-    case WF_OP_UNSQUEEZE:
-      return eval_unsqueeze;
-    case WF_OP_FLATTEN:
-      return eval_flatten;
-    case WF_OP_TRANSPOSE:
-      return eval_transpose;
-    case WF_OP_EXPAND:
-      return eval_expand;
-    case WF_OP_SLICE:
-      return eval_slice;
-    case WF_OP_CONCAT:
-      return eval_concat;
-    case WF_OP_GATHER:
-      return eval_gather;
-    case WF_OP_GATHER_ND:
-    case WF_OP_SCATTER_ND:
-      return eval_nd;
-    case WF_OP_SHAPE:
-      return eval_shape;
-    case WF_OP_SIZE:
-      return eval_size;
-    case WF_OP_RANGE:
-      return eval_range;
-    case WF_OP_CONSTANT_OF_SHAPE:
-      return eval_constant_of_shape;
-    case WF_OP_TRILU:
-      return eval_trilu;
-    case WF_OP_CUM_SUM:
-      return eval_cumsum;
-    case WF_OP_REDUCE_SUM:
-    case WF_OP_REDUCE_PROD:
-    case WF_OP_REDUCE_MAX:
-    case WF_OP_REDUCE_MIN:
-      return eval_reduce;
-    default:
-      return NULL;
-  }
-}
+static const eval_fn functions[WF_OP_COUNT] = {};
 
 weft_status eval_node(const wf_node *n, const wf_tensor *const *inputs, wf_arena *arena,
                       wf_tensor **outputs, weft_error *err) {
   evaluator e = {.n = n, .out = outputs, .arena = arena};
-  const eval_fn fn = function_of(n->op);
+  const eval_fn fn = functions[n->op];
   (void)err;
   if (!fn || n->n_inputs > EVAL_MAX_PORTS || n->n_inputs < 1 || !inputs[0]) return WEFT_UNSUPPORTED;
   for (int32_t i = 0; i < n->n_inputs; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* External data files: found beside the model, confined to its folder, mapped once each. */
-#include "onnx/reader.h"
+#include "onnx/onnx_reader.h"
 
 static weft_status add_location(onnx_reader *r, wf_str location, wf_map **map) {
   weft_status st = WEFT_OK;

@@ -3,7 +3,7 @@
  * that it takes one piece of the arena. */
 #include <string.h>
 
-#include "onnx/reader.h"
+#include "onnx/onnx_reader.h"
 
 static weft_status read_graph(onnx_reader *r, wire_span bytes, int depth, wf_onnx_graph *g);
 

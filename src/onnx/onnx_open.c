@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opening and closing a model, and looking things up in it. */
-#include "onnx/reader.h"
+#include "onnx/onnx_reader.h"
 
 static weft_status read_bytes(wf_onnx_model **result, onnx_reader *r, wire_span bytes) {
   weft_status st = WEFT_OK;

@@ -2,7 +2,7 @@
 /* TensorProto: where the bytes of a tensor are, checked against its shape and type. */
 #include <string.h>
 
-#include "onnx/reader.h"
+#include "onnx/onnx_reader.h"
 
 /* What the fields of one TensorProto say, before they are checked against each other. */
 typedef struct raw_tensor {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The fields of ONNX's messages, as the published onnx.proto numbers them (IR version 14). */
-#include "onnx/reader.h"
+#include "onnx/onnx_reader.h"
 
 #define V WIRE_VARINT
 #define B WIRE_BYTES
