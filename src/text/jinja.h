@@ -7,7 +7,8 @@
  *   jinja_expr.c    tokens -> expressions       jinja_repr.c    str(), repr(), tojson
  *   jinja_scope.c   names -> slots              jinja_number.c  exact decimal forms of doubles
  *   jinja_eval.c    expressions                 jinja_method.c  str, list, dict methods
- *   jinja_exec.c    statements, macros, loops   jinja_filter.c, jinja_seqfilter.c, jinja_test.c
+ *   jinja_exec.c    statements, macros, loops   jinja_string.c  arguments, split, strip, replace
+ *   jinja_format.c  %, format, strftime         jinja_filter.c, jinja_seqfilter.c, jinja_test.c
  *
  * Every string byte carries whether it is content (came from the caller's variables). Evaluation
  * functions return false when an error was raised; the sentence is then in run->err. */
@@ -495,6 +496,9 @@ bool wf_jj_case(jj_run *run, const jj_str *s, char how, jj_val *result); /* u l 
 bool wf_jj_char_is(uint32_t cp,
                    char what); /* a alpha, d decimal, u upper, l lower, c cased, p printable ... */
 
+/* jinja_string.c */
+size_t wf_jj_char_length(const jj_str *s, size_t at, uint32_t *cp); /* bytes; s flat, at < n */
+size_t wf_jj_previous(const jj_str *s, size_t at); /* where the character before `at` begins */
 /* jinja_method.c */
 bool wf_jj_method(jj_run *run, const jj_val *o, const jj_str *name, jj_val *result, bool *unsafe);
 bool wf_jj_strip(jj_run *run, const jj_str *s, const jj_val *chars, int sides, jj_val *result);

@@ -130,20 +130,29 @@ static bool is_superscript(uint32_t cp) {
 bool wf_jj_char_is(uint32_t cp, char what) {
   const utf8proc_category_t c = category(cp);
   switch (what) {
-    case 'a': return is_alpha(cp);
-    case 'd': return c == UTF8PROC_CATEGORY_ND;
-    case 'D': return c == UTF8PROC_CATEGORY_ND || is_superscript(cp);
+    case 'a':
+      return is_alpha(cp);
+    case 'd':
+      return c == UTF8PROC_CATEGORY_ND;
+    case 'D':
+      return c == UTF8PROC_CATEGORY_ND || is_superscript(cp);
     case 'n':
       return c == UTF8PROC_CATEGORY_ND || c == UTF8PROC_CATEGORY_NL || c == UTF8PROC_CATEGORY_NO;
-    case 'u': return is_upper(cp);
-    case 'l': return is_lower(cp);
-    case 't': return is_title(cp);
-    case 'c': return is_upper(cp) || is_lower(cp) || is_title(cp);
-    case 'p': return is_printable(cp);
+    case 'u':
+      return is_upper(cp);
+    case 'l':
+      return is_lower(cp);
+    case 't':
+      return is_title(cp);
+    case 'c':
+      return is_upper(cp) || is_lower(cp) || is_title(cp);
+    case 'p':
+      return is_printable(cp);
     case 'w': /* \w of Python's re */
       return is_alpha(cp) || c == UTF8PROC_CATEGORY_ND || c == UTF8PROC_CATEGORY_NL ||
              c == UTF8PROC_CATEGORY_NO || cp == '_';
-    default: return false;
+    default:
+      return false;
   }
 }
 
@@ -185,10 +194,14 @@ static bool is_final_sigma(const jj_str *s, size_t at) {
 }
 
 static bool put_lower(caser *c, uint32_t cp, size_t at, bool mark) {
-  if (cp < 0x80) cp = cp >= 'A' && cp <= 'Z' ? cp + 32 : cp;
-  else if (cp == 0x130) return put_all(c, (const uint32_t[3]){'i', 0x307, 0}, mark);
-  else if (cp == 0x3a3) cp = is_final_sigma(c->s, at) ? 0x3c2 : 0x3c3;
-  else cp = (uint32_t)utf8proc_tolower((utf8proc_int32_t)cp);
+  if (cp < 0x80)
+    cp = cp >= 'A' && cp <= 'Z' ? cp + 32 : cp;
+  else if (cp == 0x130)
+    return put_all(c, (const uint32_t[3]){'i', 0x307, 0}, mark);
+  else if (cp == 0x3a3)
+    cp = is_final_sigma(c->s, at) ? 0x3c2 : 0x3c3;
+  else
+    cp = (uint32_t)utf8proc_tolower((utf8proc_int32_t)cp);
   return wf_jj_buf_cp(c->run, &c->out, cp, mark);
 }
 
@@ -199,8 +212,8 @@ static bool put_upper(caser *c, uint32_t cp, bool title, bool mark) {
   const special *s = special_of(cp);
   if (s) return put_all(c, title ? s->title : s->upper, mark);
   const utf8proc_int32_t i = (utf8proc_int32_t)cp;
-  return wf_jj_buf_cp(c->run, &c->out, (uint32_t)(title ? utf8proc_totitle(i) : utf8proc_toupper(i)),
-                      mark);
+  return wf_jj_buf_cp(c->run, &c->out,
+                      (uint32_t)(title ? utf8proc_totitle(i) : utf8proc_toupper(i)), mark);
 }
 
 /* how: u upper, l lower, c capitalize, t title, s swapcase, f casefold (lower, with ss for sz),
@@ -228,9 +241,9 @@ bool wf_jj_case(jj_run *run, const jj_str *s, char how, jj_val *result) {
       }
       if (!folds) ok = put_lower(&c, cp == 0x3c2 ? 0x3c3 : cp, i, mark);
     } else if (how == 's') {
-      ok = is_upper(cp) ? put_lower(&c, cp, i, mark)
-                        : is_lower(cp) ? put_upper(&c, cp, false, mark)
-                                       : wf_jj_buf_cp(run, &c.out, cp, mark);
+      ok = is_upper(cp)   ? put_lower(&c, cp, i, mark)
+           : is_lower(cp) ? put_upper(&c, cp, false, mark)
+                          : wf_jj_buf_cp(run, &c.out, cp, mark);
     } else if (how == 'T') {
       const bool breaks = wf_jj_is_space(cp) || (cp < 0x80 && cp && strchr("-({[<", (int)cp));
       ok = in_word || breaks ? put_lower(&c, cp, i, mark) : put_upper(&c, cp, false, mark);

@@ -294,11 +294,16 @@ static bool eval_cond(jj_run *run, const jj_node *n, jj_val *result) {
 static bool eval(jj_run *run, const jj_node *n, jj_val *result) {
   jj_val a, b;
   switch (n->kind) {
-    case JJ_N_CONST: *result = n->value; return true;
-    case JJ_N_NAME: return eval_name(run, n, result);
+    case JJ_N_CONST:
+      *result = n->value;
+      return true;
+    case JJ_N_NAME:
+      return eval_name(run, n, result);
     case JJ_N_TUPLE:
-    case JJ_N_LIST: return eval_items(run, n, result);
-    case JJ_N_DICT: return eval_dict(run, n, result);
+    case JJ_N_LIST:
+      return eval_items(run, n, result);
+    case JJ_N_DICT:
+      return eval_dict(run, n, result);
     case JJ_N_UNARY:
       if (!wf_jj_eval(run, n->a, &a)) return false;
       run->node = n;
@@ -309,18 +314,26 @@ static bool eval(jj_run *run, const jj_node *n, jj_val *result) {
       return wf_jj_binary(run, n->op, &a, &b, result);
     case JJ_N_AND:
     case JJ_N_OR:
-    case JJ_N_NOT: return eval_logic(run, n, result);
-    case JJ_N_COMPARE: return eval_compare(run, n, result);
-    case JJ_N_CONCAT: return eval_concat(run, n, result);
-    case JJ_N_COND: return eval_cond(run, n, result);
+    case JJ_N_NOT:
+      return eval_logic(run, n, result);
+    case JJ_N_COMPARE:
+      return eval_compare(run, n, result);
+    case JJ_N_CONCAT:
+      return eval_concat(run, n, result);
+    case JJ_N_COND:
+      return eval_cond(run, n, result);
     case JJ_N_GETATTR:
       if (!wf_jj_eval(run, n->a, &a)) return false;
       run->node = n;
       return wf_jj_getattr(run, &a, n->name, result);
-    case JJ_N_GETITEM: return eval_item(run, n, result);
-    case JJ_N_CALL: return eval_call(run, n, result);
-    case JJ_N_FILTER: return eval_filter(run, n, result);
-    case JJ_N_TEST: return eval_test(run, n, result);
+    case JJ_N_GETITEM:
+      return eval_item(run, n, result);
+    case JJ_N_CALL:
+      return eval_call(run, n, result);
+    case JJ_N_FILTER:
+      return eval_filter(run, n, result);
+    case JJ_N_TEST:
+      return eval_test(run, n, result);
     case JJ_N_SLICE:
       run->node = n;
       return wf_jj_raise(run, "a slice among several subscripts is not supported");
@@ -342,7 +355,8 @@ static bool eval(jj_run *run, const jj_node *n, jj_val *result) {
     case JJ_N_BREAK:
     case JJ_N_CONTINUE:
     case JJ_N_IMPORT:
-    case JJ_N_GENERATION: break;
+    case JJ_N_GENERATION:
+      break;
   }
   return wf_jj_raise(run, "this is not an expression");
 }
@@ -445,8 +459,10 @@ FUNCTION(namespace) {
   jj_dict *d = build_dict(run, args);
   for (size_t i = 0; d && i < d->n; i++) {
     if (d->keys[i].kind == JJ_STR && d->keys[i].u.s->n && d->keys[i].u.s->at[0] == '_') {
-      return wf_jj_raise(run, "Chat templates cannot store underscore-prefixed attributes on a "
-                              "namespace, but got '%.60s'", d->keys[i].u.s->at);
+      return wf_jj_raise(run,
+                         "Chat templates cannot store underscore-prefixed attributes on a "
+                         "namespace, but got '%.60s'",
+                         d->keys[i].u.s->at);
     }
   }
   *result = (jj_val){.kind = JJ_NAMESPACE, .u.d = d};
@@ -482,9 +498,10 @@ FUNCTION(lipsum) {
 
 bool wf_jj_globals(jj_run *run, jj_dict *context) {
   static const jj_function functions[] = {
-      {"range", g_range},   {"dict", g_dict},     {"namespace", g_namespace},
-      {"cycler", g_cycler}, {"joiner", g_joiner}, {"raise_exception", g_raise_exception},
-      {"lipsum", g_lipsum}, {"strftime_now", g_strftime_now}};
+      {"range", g_range},         {"dict", g_dict},
+      {"namespace", g_namespace}, {"cycler", g_cycler},
+      {"joiner", g_joiner},       {"raise_exception", g_raise_exception},
+      {"lipsum", g_lipsum},       {"strftime_now", g_strftime_now}};
   for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
     const jj_val name = wf_jj_str_static(run, functions[i].name);
     const jj_val f = {.kind = JJ_FUNCTION, .u.fn = &functions[i]};

@@ -54,8 +54,9 @@ static bool unpack(jj_run *run, const jj_node *target, const jj_val *v) {
   }
   if (!wf_jj_collect(run, v, &items)) return false;
   if (items.n != target->list.n) {
-    return wf_jj_raise(run, items.n > target->list.n ? "too many values to unpack (expected %zu)"
-                                                     : "not enough values to unpack (expected %zu)",
+    return wf_jj_raise(run,
+                       items.n > target->list.n ? "too many values to unpack (expected %zu)"
+                                                : "not enough values to unpack (expected %zu)",
                        target->list.n);
   }
   for (size_t i = 0; i < items.n; i++) {
@@ -75,8 +76,10 @@ static bool assign(jj_run *run, const jj_node *target, const jj_val *v) {
       return wf_jj_raise(run, "cannot assign attribute on non-namespace object");
     }
     if (target->attr->at[0] == '_') {
-      return wf_jj_raise(run, "Chat templates cannot store underscore-prefixed attributes on a "
-                              "namespace, but got '%.60s'", target->attr->at);
+      return wf_jj_raise(run,
+                         "Chat templates cannot store underscore-prefixed attributes on a "
+                         "namespace, but got '%.60s'",
+                         target->attr->at);
     }
     return wf_jj_dict_set(run, slot->u.d, wf_jj_str(target->attr), *v);
   }
@@ -142,8 +145,7 @@ static bool bind_parameters(jj_run *run, const jj_node *m, const jj_args *args, 
   if (m->takes_kwargs) env->slots[m->kw_slot] = (jj_val){.kind = JJ_DICT, .u.d = rest};
   const size_t extra = args->n > m->list.n ? args->n - m->list.n : 0;
   if (m->takes_varargs) {
-    env->slots[m->var_slot] =
-        wf_jj_list(run, JJ_TUPLE, extra ? args->at + m->list.n : NULL, extra);
+    env->slots[m->var_slot] = wf_jj_list(run, JJ_TUPLE, extra ? args->at + m->list.n : NULL, extra);
   } else if (extra) {
     return wf_jj_raise(run, "macro '%.60s' takes not more than %zu argument(s)", name, m->list.n);
   }
@@ -160,8 +162,8 @@ bool wf_jj_call_macro(jj_run *run, const jj_macro *macro, const jj_args *args, j
     jj_val *slot = &env->slots[m->list.at[i]->slot];
     if (slot->kind != JJ_MISSING) continue;
     if (i < first_default) {
-      *slot = wf_jj_undefined_hint(run, "parameter '%.60s' was not provided",
-                                   m->list.at[i]->name->at);
+      *slot =
+          wf_jj_undefined_hint(run, "parameter '%.60s' was not provided", m->list.at[i]->name->at);
     } else if (!wf_jj_eval(run, m->kwargs.at[i - first_default], slot)) {
       return false;
     }
@@ -181,8 +183,13 @@ static jj_val new_macro(jj_run *run, const jj_node *n) {
 static flow exec_macro(jj_run *run, const jj_node *n) {
   const jj_val m = new_macro(run, n);
   if (!m.kind) return FAILED;
-  const jj_node target = {.kind = JJ_N_NAME, .name = n->name, .up = n->up, .slot = n->slot,
-                          .is_top = n->is_top, .line = n->line, .col = n->col};
+  const jj_node target = {.kind = JJ_N_NAME,
+                          .name = n->name,
+                          .up = n->up,
+                          .slot = n->slot,
+                          .is_top = n->is_top,
+                          .line = n->line,
+                          .col = n->col};
   const bool ok = assign(run, &target, &m);
   run->node = n; /* the target dies with this frame */
   return ok ? NORMAL : FAILED;
@@ -198,7 +205,8 @@ static flow exec_call_block(jj_run *run, const jj_node *n) {
   }
   for (size_t i = 0; i < args.n_named; i++) {
     if (wf_str_is((wf_str){args.names[i]->at, args.names[i]->n}, "caller")) {
-      return wf_jj_raise(run, "got multiple values for keyword argument 'caller'") ? NORMAL : FAILED;
+      return wf_jj_raise(run, "got multiple values for keyword argument 'caller'") ? NORMAL
+                                                                                   : FAILED;
     }
   }
   args.names[args.n_named] = &caller_name;
@@ -270,8 +278,8 @@ bool wf_jj_loop_attr(jj_run *run, jj_loop *loop, const jj_str *name, jj_val *res
   } else if (wf_str_is(n, "depth") || wf_str_is(n, "depth0")) {
     *result = wf_jj_int(loop->depth0 + wf_str_is(n, "depth"));
   } else if (wf_str_is(n, "previtem")) {
-    *result = loop->index0 > 0 ? loop->before
-                               : wf_jj_undefined_hint(run, "there is no previous item");
+    *result =
+        loop->index0 > 0 ? loop->before : wf_jj_undefined_hint(run, "there is no previous item");
     return result->kind != JJ_MISSING;
   } else if (wf_str_is(n, "nextitem")) {
     const int got = peek(run, loop);
@@ -305,7 +313,8 @@ static int filtered_next(jj_run *run, jj_iter *g, jj_val *item) {
   }
 }
 
-static bool filtered(jj_run *run, const jj_node *n, jj_env *env, const jj_val *over, jj_val *result) {
+static bool filtered(jj_run *run, const jj_node *n, jj_env *env, const jj_val *over,
+                     jj_val *result) {
   jj_iter *g;
   *result = wf_jj_generator(run, "generator", &g);
   if (!result->kind) return false;
@@ -325,7 +334,11 @@ static flow run_loop(jj_run *run, const jj_node *n, jj_env *env, const jj_val *o
   if (!loop || !body) return FAILED;
   run->node = n->b;
   if (n->c && !filtered(run, n, env, over, &items)) return FAILED;
-  *loop = (jj_loop){.index0 = -1, .length = -1, .depth0 = depth0, .node = n, .env = env,
+  *loop = (jj_loop){.index0 = -1,
+                    .length = -1,
+                    .depth0 = depth0,
+                    .node = n,
+                    .env = env,
                     .can_recurse = n->recursive};
   if (!wf_jj_iter_open(run, &items, &loop->it)) return FAILED;
   body->slots[n->loop_slot] = (jj_val){.kind = JJ_LOOP, .u.loop = loop};
@@ -360,8 +373,7 @@ static flow exec_for(jj_run *run, const jj_node *n) {
 
 bool wf_jj_call_loop(jj_run *run, jj_loop *loop, const jj_val *over, jj_val *result) {
   if (!loop->can_recurse) {
-    return wf_jj_raise(run,
-                       "The loop must have the 'recursive' marker to be called recursively.");
+    return wf_jj_raise(run, "The loop must have the 'recursive' marker to be called recursively.");
   }
   jj_buf text = {0}, *before = run->out;
   jj_env *env = run->env;
@@ -467,18 +479,26 @@ static flow exec(jj_run *run, const jj_node *n) {
   jj_env *env;
   flow f;
   switch (n->kind) {
-    case JJ_N_DATA: return wf_jj_buf_add_str(run, run->out, n->value.u.s) ? NORMAL : FAILED;
-    case JJ_N_OUTPUT: return exec_output(run, n);
+    case JJ_N_DATA:
+      return wf_jj_buf_add_str(run, run->out, n->value.u.s) ? NORMAL : FAILED;
+    case JJ_N_OUTPUT:
+      return exec_output(run, n);
     case JJ_N_ASSIGN:
-    case JJ_N_ASSIGNBLOCK: return exec_assign(run, n);
-    case JJ_N_FOR: return exec_for(run, n);
-    case JJ_N_IF: return exec_if(run, n);
-    case JJ_N_MACRO: return exec_macro(run, n);
-    case JJ_N_CALLBLOCK: return exec_call_block(run, n);
+    case JJ_N_ASSIGNBLOCK:
+      return exec_assign(run, n);
+    case JJ_N_FOR:
+      return exec_for(run, n);
+    case JJ_N_IF:
+      return exec_if(run, n);
+    case JJ_N_MACRO:
+      return exec_macro(run, n);
+    case JJ_N_CALLBLOCK:
+      return exec_call_block(run, n);
     case JJ_N_FILTERBLOCK:
       f = filter_body(run, n, n->a, &v);
       return f == NORMAL && !wf_jj_add_str(run, run->out, &v) ? FAILED : f;
-    case JJ_N_WITH: return exec_with(run, n);
+    case JJ_N_WITH:
+      return exec_with(run, n);
     case JJ_N_SCOPE:
       if (n->a && !wf_jj_eval(run, n->a, &v)) return FAILED;
       env = new_env(run, &n->scope, run->env);
@@ -486,12 +506,18 @@ static flow exec(jj_run *run, const jj_node *n) {
     case JJ_N_GENERATION:
       env = new_env(run, &n->scope, run->env);
       return env ? exec_scope(run, n, env) : FAILED;
-    case JJ_N_BLOCK: return exec_block(run, n);
-    case JJ_N_BREAK: return BREAK;
-    case JJ_N_CONTINUE: return CONTINUE;
+    case JJ_N_BLOCK:
+      return exec_block(run, n);
+    case JJ_N_BREAK:
+      return BREAK;
+    case JJ_N_CONTINUE:
+      return CONTINUE;
     case JJ_N_IMPORT:
-      return wf_jj_raise(run, "no loader for this environment specified: a chat template cannot "
-                              "include or import others") ? NORMAL : FAILED;
+      return wf_jj_raise(run,
+                         "no loader for this environment specified: a chat template cannot "
+                         "include or import others")
+                 ? NORMAL
+                 : FAILED;
     case JJ_N_CONST:
     case JJ_N_NAME:
     case JJ_N_NSREF:
@@ -513,7 +539,8 @@ static flow exec(jj_run *run, const jj_node *n) {
     case JJ_N_CALL:
     case JJ_N_FILTER:
     case JJ_N_TEST:
-    case JJ_N_KEYWORD: break;
+    case JJ_N_KEYWORD:
+      break;
   }
   return wf_jj_raise(run, "this is not a statement") ? NORMAL : FAILED;
 }

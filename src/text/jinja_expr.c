@@ -86,8 +86,12 @@ static bool comparison(jj_compiler *c, jj_op *op, bool *found) {
   static const struct {
     uint16_t text;
     jj_op op;
-  } ops[] = {{JJ_OP2('=', '='), JJ_OP_EQ}, {JJ_OP2('!', '='), JJ_OP_NE}, {'<', JJ_OP_LT},
-             {JJ_OP2('<', '='), JJ_OP_LE}, {'>', JJ_OP_GT}, {JJ_OP2('>', '='), JJ_OP_GE}};
+  } ops[] = {{JJ_OP2('=', '='), JJ_OP_EQ},
+             {JJ_OP2('!', '='), JJ_OP_NE},
+             {'<', JJ_OP_LT},
+             {JJ_OP2('<', '='), JJ_OP_LE},
+             {'>', JJ_OP_GT},
+             {JJ_OP2('>', '='), JJ_OP_GE}};
   *found = true;
   for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
     if (wf_jj_is_op(c, ops[i].text)) {

@@ -24,10 +24,10 @@ static const jj_str *text_of(jj_run *run, const jj_val *v) {
   return wf_jj_to_str(run, v, &text) ? text.u.s : NULL;
 }
 
-#define CASE_FILTER(name, how)                                             \
-  FILTER(name) {                                                           \
-    const jj_str *s = no_args(run, args, #name) ? text_of(run, v) : NULL;  \
-    return s && wf_jj_case(run, s, how, result);                           \
+#define CASE_FILTER(name, how)                                            \
+  FILTER(name) {                                                          \
+    const jj_str *s = no_args(run, args, #name) ? text_of(run, v) : NULL; \
+    return s && wf_jj_case(run, s, how, result);                          \
   }
 CASE_FILTER(upper, 'u')
 CASE_FILTER(lower, 'l')
@@ -41,9 +41,7 @@ FILTER(trim) {
   return s && wf_jj_strip(run, s, &a[0], 3, result);
 }
 
-FILTER(string) {
-  return no_args(run, args, "string") && wf_jj_to_str(run, v, result);
-}
+FILTER(string) { return no_args(run, args, "string") && wf_jj_to_str(run, v, result); }
 
 FILTER(replace) {
   jj_val a[3];

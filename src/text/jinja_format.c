@@ -16,7 +16,7 @@ typedef struct spec {
   char align;         /* < > = ^ or 0 */
   char sign;          /* + space or 0 */
   bool alternate, zero;
-  char group; /* , or _ */
+  char group;           /* , or _ */
   int width, precision; /* precision -1: none */
   char type;
 } spec;
@@ -293,8 +293,8 @@ bool wf_jj_percent(jj_run *run, const jj_str *format, const jj_val *arg, jj_val 
   /* what Python takes for a mapping may stay unused: all that has __getitem__ */
   const bool is_mapping = arg->kind == JJ_DICT || arg->kind == JJ_LIST || arg->kind == JJ_RANGE ||
                           arg->kind == JJ_UNDEFINED;
-  const bool left_over = arg->kind == JJ_TUPLE ? p.used < arg->u.l->n
-                                               : p.used == 0 && !p.used_mapping && !is_mapping;
+  const bool left_over =
+      arg->kind == JJ_TUPLE ? p.used < arg->u.l->n : p.used == 0 && !p.used_mapping && !is_mapping;
   if (left_over) return wf_jj_raise(run, "not all arguments converted during string formatting");
   *result = wf_jj_buf_done(run, &p.out);
   return result->kind == JJ_STR;
@@ -353,8 +353,8 @@ static bool field_value(formatter *m, const jj_str *s, size_t at, size_t end, jj
   while (stop < end) {
     const bool is_attr = s->at[stop] == '.';
     size_t begin = stop + 1, close = begin;
-    while (close < end && (is_attr ? s->at[close] != '.' && s->at[close] != '['
-                                   : s->at[close] != ']')) {
+    while (close < end &&
+           (is_attr ? s->at[close] != '.' && s->at[close] != '[' : s->at[close] != ']')) {
       close++;
     }
     if (close == begin) return wf_jj_raise(m->run, "Empty attribute in format string");
@@ -497,7 +497,8 @@ static bool format_field(formatter *m, jj_buf *b, const jj_str *s, size_t *at, i
   size_t spec_at = name_end;
   char conversion = 0;
   if (spec_at < end && s->at[spec_at] == '!') {
-    if (spec_at + 1 >= end) return wf_jj_raise(m->run, "end of string while looking for conversion");
+    if (spec_at + 1 >= end)
+      return wf_jj_raise(m->run, "end of string while looking for conversion");
     conversion = s->at[spec_at + 1];
     spec_at += 2;
     if (spec_at < end && s->at[spec_at] != ':') {
@@ -620,11 +621,11 @@ static void civil_of(int64_t seconds, civil *c) {
 }
 
 static bool put_time(jj_run *run, jj_buf *b, const civil *c, char code, char flag, bool mark) {
-  static const char *const days[] = {"Sunday", "Monday", "Tuesday", "Wednesday",
+  static const char *const days[] = {"Sunday",   "Monday", "Tuesday", "Wednesday",
                                      "Thursday", "Friday", "Saturday"};
-  static const char *const months[] = {"January", "February", "March", "April", "May", "June",
-                                       "July", "August", "September", "October", "November",
-                                       "December"};
+  static const char *const months[] = {"January",   "February", "March",    "April",
+                                       "May",       "June",     "July",     "August",
+                                       "September", "October",  "November", "December"};
   char text[96];
   int number = -1, width = 2;
   char pad = '0';
@@ -632,37 +633,100 @@ static bool put_time(jj_run *run, jj_buf *b, const civil *c, char code, char fla
   const int monday = (c->weekday + 6) % 7;
   text[0] = '\0';
   switch (code) {
-    case 'Y': snprintf(text, sizeof text, "%d", c->year); break;
-    case 'C': number = c->year / 100; break;
-    case 'y': number = c->year % 100; break;
-    case 'm': number = c->month; break;
-    case 'd': number = c->day; break;
-    case 'e': number = c->day; pad = ' '; break;
-    case 'H': number = c->hour; break;
-    case 'k': number = c->hour; pad = ' '; break;
-    case 'I': number = hour12; break;
-    case 'l': number = hour12; pad = ' '; break;
-    case 'M': number = c->minute; break;
-    case 'S': number = c->second; break;
-    case 'j': number = c->yearday; width = 3; break;
-    case 'f': number = 0; width = 6; break;
-    case 'u': number = c->weekday ? c->weekday : 7; width = 1; break;
-    case 'w': number = c->weekday; width = 1; break;
-    case 'U': number = (c->yearday + 6 - c->weekday) / 7; break;
-    case 'W': number = (c->yearday + 6 - monday) / 7; break;
-    case 'B': snprintf(text, sizeof text, "%s", months[c->month - 1]); break;
+    case 'Y':
+      snprintf(text, sizeof text, "%d", c->year);
+      break;
+    case 'C':
+      number = c->year / 100;
+      break;
+    case 'y':
+      number = c->year % 100;
+      break;
+    case 'm':
+      number = c->month;
+      break;
+    case 'd':
+      number = c->day;
+      break;
+    case 'e':
+      number = c->day;
+      pad = ' ';
+      break;
+    case 'H':
+      number = c->hour;
+      break;
+    case 'k':
+      number = c->hour;
+      pad = ' ';
+      break;
+    case 'I':
+      number = hour12;
+      break;
+    case 'l':
+      number = hour12;
+      pad = ' ';
+      break;
+    case 'M':
+      number = c->minute;
+      break;
+    case 'S':
+      number = c->second;
+      break;
+    case 'j':
+      number = c->yearday;
+      width = 3;
+      break;
+    case 'f':
+      number = 0;
+      width = 6;
+      break;
+    case 'u':
+      number = c->weekday ? c->weekday : 7;
+      width = 1;
+      break;
+    case 'w':
+      number = c->weekday;
+      width = 1;
+      break;
+    case 'U':
+      number = (c->yearday + 6 - c->weekday) / 7;
+      break;
+    case 'W':
+      number = (c->yearday + 6 - monday) / 7;
+      break;
+    case 'B':
+      snprintf(text, sizeof text, "%s", months[c->month - 1]);
+      break;
     case 'b':
-    case 'h': snprintf(text, sizeof text, "%.3s", months[c->month - 1]); break;
-    case 'A': snprintf(text, sizeof text, "%s", days[c->weekday]); break;
-    case 'a': snprintf(text, sizeof text, "%.3s", days[c->weekday]); break;
-    case 'p': snprintf(text, sizeof text, "%s", c->hour < 12 ? "AM" : "PM"); break;
-    case 'P': snprintf(text, sizeof text, "%s", c->hour < 12 ? "am" : "pm"); break;
-    case 'F': snprintf(text, sizeof text, "%04d-%02d-%02d", c->year, c->month, c->day); break;
+    case 'h':
+      snprintf(text, sizeof text, "%.3s", months[c->month - 1]);
+      break;
+    case 'A':
+      snprintf(text, sizeof text, "%s", days[c->weekday]);
+      break;
+    case 'a':
+      snprintf(text, sizeof text, "%.3s", days[c->weekday]);
+      break;
+    case 'p':
+      snprintf(text, sizeof text, "%s", c->hour < 12 ? "AM" : "PM");
+      break;
+    case 'P':
+      snprintf(text, sizeof text, "%s", c->hour < 12 ? "am" : "pm");
+      break;
+    case 'F':
+      snprintf(text, sizeof text, "%04d-%02d-%02d", c->year, c->month, c->day);
+      break;
     case 'T':
-    case 'X': snprintf(text, sizeof text, "%02d:%02d:%02d", c->hour, c->minute, c->second); break;
-    case 'R': snprintf(text, sizeof text, "%02d:%02d", c->hour, c->minute); break;
+    case 'X':
+      snprintf(text, sizeof text, "%02d:%02d:%02d", c->hour, c->minute, c->second);
+      break;
+    case 'R':
+      snprintf(text, sizeof text, "%02d:%02d", c->hour, c->minute);
+      break;
     case 'D':
-    case 'x': snprintf(text, sizeof text, "%02d/%02d/%02d", c->month, c->day, c->year % 100); break;
+    case 'x':
+      snprintf(text, sizeof text, "%02d/%02d/%02d", c->month, c->day, c->year % 100);
+      break;
     case 'r':
       snprintf(text, sizeof text, "%02d:%02d:%02d %s", hour12, c->minute, c->second,
                c->hour < 12 ? "AM" : "PM");
@@ -671,12 +735,21 @@ static bool put_time(jj_run *run, jj_buf *b, const civil *c, char code, char fla
       snprintf(text, sizeof text, "%.3s %.3s %2d %02d:%02d:%02d %d", days[c->weekday],
                months[c->month - 1], c->day, c->hour, c->minute, c->second, c->year);
       break;
-    case 'n': snprintf(text, sizeof text, "\n"); break;
-    case 't': snprintf(text, sizeof text, "\t"); break;
+    case 'n':
+      snprintf(text, sizeof text, "\n");
+      break;
+    case 't':
+      snprintf(text, sizeof text, "\t");
+      break;
     case 'z':
-    case 'Z': break; /* a naive time has no zone */
-    case '%': snprintf(text, sizeof text, "%%"); break;
-    default: snprintf(text, sizeof text, flag ? "%%%c%c" : "%%%c", flag ? flag : code, code); break;
+    case 'Z':
+      break; /* a naive time has no zone */
+    case '%':
+      snprintf(text, sizeof text, "%%");
+      break;
+    default:
+      snprintf(text, sizeof text, flag ? "%%%c%c" : "%%%c", flag ? flag : code, code);
+      break;
   }
   if (number >= 0) {
     if (flag == '-') width = 1;

@@ -11,9 +11,9 @@ typedef struct lexer {
   const char *s;
   size_t n, at;
   uint32_t line;
-  uint32_t chars;      /* of the line before counted_at */
-  size_t counted_at;   /* line and chars are right for this offset */
-  bool line_starting;  /* the last match ended with a newline */
+  uint32_t chars;       /* of the line before counted_at */
+  size_t counted_at;    /* line and chars are right for this offset */
+  bool line_starting;   /* the last match ended with a newline */
   WF_VEC(char) closers; /* brackets that are open */
 } lexer;
 
@@ -179,8 +179,8 @@ static char lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c; }
 /* digits with single underscores between; returns the end, `at` when there are none */
 static size_t digits(const lexer *l, size_t at) {
   size_t i = at;
-  while (i < l->n && (is_digit(l->s[i]) ||
-                      (i > at && l->s[i] == '_' && i + 1 < l->n && is_digit(l->s[i + 1]))))
+  while (i < l->n &&
+         (is_digit(l->s[i]) || (i > at && l->s[i] == '_' && i + 1 < l->n && is_digit(l->s[i + 1]))))
     i++;
   return i;
 }
@@ -350,8 +350,9 @@ static bool lex_operator(lexer *l) {
     }
   } else if (c == ')' || c == ']' || c == '}') {
     if (l->closers.n == 0 || l->closers.at[l->closers.n - 1] != c) {
-      return fail(l, l->at, l->closers.n ? "this bracket does not close the last one opened"
-                                         : "unexpected closing bracket");
+      return fail(l, l->at,
+                  l->closers.n ? "this bracket does not close the last one opened"
+                               : "unexpected closing bracket");
     }
     l->closers.n--;
   }

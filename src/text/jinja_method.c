@@ -1,197 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Methods of str, list, tuple, dict and the small helper objects, and the binding of arguments. */
+/* Methods of str, list, tuple, dict and the small helper objects. */
 #include <math.h>
 
 #include "base/utf8.h"
 #include "text/jinja.h"
 
-/* -- arguments -- */
-
-/* Index of `name` in "a,b,c", -1 when absent; *count gets the number of parameters. */
-static int param_index(const char *params, const jj_str *name, int *count) {
-  int found = -1;
-  *count = 0;
-  for (const char *p = params; *p; (*count)++) {
-    const char *end = strchr(p, ',');
-    const size_t n = end ? (size_t)(end - p) : strlen(p);
-    if (name && n == name->n && memcmp(p, name->at, n) == 0) found = *count;
-    p += n + (end != NULL);
-  }
-  return found;
-}
-
-bool wf_jj_args(jj_run *run, const jj_args *args, const char *name, const char *params,
-                size_t n_required, jj_val *out) {
-  int count;
-  param_index(params, NULL, &count);
-  for (int i = 0; i < count; i++) out[i] = (jj_val){.kind = JJ_MISSING};
-  if (args->n > (size_t)count) {
-    return wf_jj_raise(run, "%s() takes at most %d argument(s), %zu given", name, count, args->n);
-  }
-  for (size_t i = 0; i < args->n; i++) out[i] = args->at[i];
-  for (size_t i = 0; i < args->n_named; i++) {
-    const int at = param_index(params, args->names[i], &count);
-    if (at < 0) {
-      return wf_jj_raise(run, "%s() got an unexpected keyword argument '%.60s'", name,
-                         args->names[i]->at);
-    }
-    if (out[at].kind != JJ_MISSING) {
-      return wf_jj_raise(run, "%s() got multiple values for argument '%.60s'", name,
-                         args->names[i]->at);
-    }
-    out[at] = args->values[i];
-  }
-  for (size_t i = 0; i < n_required; i++) {
-    if (out[i].kind == JJ_MISSING) {
-      return wf_jj_raise(run, "%s() misses required argument %zu of (%s)", name, i + 1, params);
-    }
-  }
-  for (int i = 0; i < count; i++) {
-    if (!wf_jj_str_ready(run, &out[i])) return false;
-  }
-  return true;
-}
-
-bool wf_jj_want_int(jj_run *run, const jj_val *v, const char *what, int64_t *result) {
-  if (v->kind == JJ_UNDEFINED) return wf_jj_raise_undefined(run, v);
-  if (v->kind != JJ_INT && v->kind != JJ_BOOL) {
-    return wf_jj_raise(run, "%s: '%s' object cannot be interpreted as an integer", what,
-                       wf_jj_type(v));
-  }
-  *result = v->kind == JJ_BOOL ? v->u.b : v->u.i;
-  return true;
-}
-
 static bool want_str(jj_run *run, const jj_val *v, const char *what) {
   if (v->kind == JJ_STR) return true;
   return wf_jj_raise(run, "%s must be str, not %s", what, wf_jj_type(v));
-}
-
-/* -- shared string work -- */
-
-static size_t char_length(const jj_str *s, size_t at, uint32_t *cp) {
-  const size_t n = wf_utf8_decode(s->at + at, s->n - at, cp);
-  return n ? n : 1;
-}
-
-static size_t previous(const jj_str *s, size_t at) {
-  do {
-    at--;
-  } while (at > 0 && ((unsigned char)s->at[at] & 0xc0) == 0x80);
-  return at;
-}
-
-static bool strips(const jj_str *chars, const jj_str *s, size_t at, size_t n, uint32_t cp) {
-  if (!chars) return wf_jj_is_space(cp);
-  return wf_str_find((wf_str){chars->at, chars->n}, (wf_str){s->at + at, n}, 0) != SIZE_MAX;
-}
-
-bool wf_jj_strip(jj_run *run, const jj_str *s, const jj_val *chars, int sides, jj_val *result) {
-  const jj_str *set = NULL;
-  s = wf_jj_flat(run, s);
-  if (!s) return false;
-  if (chars->kind == JJ_STR) {
-    set = wf_jj_flat(run, chars->u.s);
-    if (!set || !wf_jj_charge(run, s->n / 64 * (set->n / 16 + 1))) return false;
-  } else if (chars->kind != JJ_MISSING && chars->kind != JJ_NONE) {
-    return wf_jj_raise(run, "strip arg must be None or str");
-  }
-  size_t begin = 0, end = s->n;
-  uint32_t cp;
-  while ((sides & 1) && begin < end) {
-    const size_t n = char_length(s, begin, &cp);
-    if (!strips(set, s, begin, n, cp)) break;
-    begin += n;
-  }
-  while ((sides & 2) && end > begin) {
-    const size_t from = previous(s, end);
-    char_length(s, from, &cp);
-    if (!strips(set, s, from, end - from, cp)) break;
-    end = from;
-  }
-  *result = wf_jj_str_sub(run, s, begin, end);
-  return result->kind == JJ_STR;
-}
-
-bool wf_jj_replace(jj_run *run, const jj_str *s, const jj_str *old, const jj_str *with,
-                   int64_t count, jj_val *result) {
-  s = wf_jj_flat(run, s);
-  old = s ? wf_jj_flat(run, old) : NULL;
-  with = old ? wf_jj_flat(run, with) : NULL;
-  if (!with || !wf_jj_charge(run, s->n / 32)) return false;
-  jj_buf b = {0};
-  size_t at = 0;
-  const wf_str hay = {s->at, s->n}, needle = {old->at, old->n};
-  while (count != 0) {
-    size_t hit = old->n ? wf_str_find(hay, needle, at) : at;
-    if (hit == SIZE_MAX) break;
-    if (!old->n) { /* between all characters, and at both ends */
-      if (!wf_jj_buf_add_str(run, &b, with)) return false;
-      if (at >= s->n) break;
-      uint32_t cp;
-      hit = at + char_length(s, at, &cp);
-      if (!wf_jj_buf_add_range(run, &b, s, at, hit)) return false;
-      at = hit;
-    } else {
-      if (!wf_jj_buf_add_range(run, &b, s, at, hit) || !wf_jj_buf_add_str(run, &b, with)) {
-        return false;
-      }
-      at = hit + old->n;
-    }
-    if (!wf_jj_charge(run, 1)) return false;
-    if (count > 0) count--;
-  }
-  if (at == 0 && b.n == 0) {
-    *result = wf_jj_str(s);
-    return true;
-  }
-  if (!wf_jj_buf_add_range(run, &b, s, at, s->n)) return false;
-  *result = wf_jj_buf_done(run, &b);
-  return result->kind == JJ_STR;
-}
-
-bool wf_jj_splitlines(jj_run *run, const jj_str *s, bool keep, jj_vals *lines) {
-  s = wf_jj_flat(run, s);
-  if (!s) return false;
-  *lines = (jj_vals){0};
-  for (size_t begin = 0; begin < s->n;) {
-    size_t end = begin, next = s->n;
-    for (; end < s->n; end = next) {
-      uint32_t cp;
-      next = end + char_length(s, end, &cp);
-      if (cp == '\r' && next < s->n && s->at[next] == '\n') next++;
-      if ((cp >= 10 && cp <= 13) || (cp >= 0x1c && cp <= 0x1e) || cp == 0x85 || cp == 0x2028 ||
-          cp == 0x2029) {
-        break;
-      }
-    }
-    if (end >= s->n) next = s->n;
-    const jj_val line = wf_jj_str_sub(run, s, begin, keep ? next : end);
-    if (!line.kind || !wf_jj_push(run, lines, line)) return false;
-    begin = next;
-  }
-  return true;
-}
-
-bool wf_jj_join(jj_run *run, const jj_str *sep, const jj_val *seq, bool to_str, jj_val *result) {
-  jj_iter it;
-  jj_val item;
-  jj_buf b = {0};
-  const bool markup = sep->markup;
-  if (!wf_jj_iter_open(run, seq, &it)) return false;
-  for (size_t i = 0;; i++) {
-    const int got = wf_jj_iter_next(run, &it, &item);
-    if (got < 0) return false;
-    if (got == 0) break;
-    if (!to_str && !markup && item.kind != JJ_STR) {
-      return wf_jj_raise(run, "sequence item %zu: expected str instance, %s found", i,
-                         wf_jj_type(&item));
-    }
-    if (markup && !wf_jj_escape(run, &item, &item)) return false;
-    if ((i && !wf_jj_buf_add_str(run, &b, sep)) || !wf_jj_add_str(run, &b, &item)) return false;
-  }
-  *result = wf_jj_buf_done(run, &b);
-  return result->kind == JJ_STR;
 }
 
 /* -- str -- */
@@ -203,8 +19,8 @@ static bool no_args(jj_run *run, const jj_args *args, const char *name) {
   return args->n + args->n_named == 0 || wf_jj_raise(run, "%s() takes no arguments", name);
 }
 
-#define CASE_METHOD(name, how)                                     \
-  METHOD(str_##name) {                                             \
+#define CASE_METHOD(name, how)                                                   \
+  METHOD(str_##name) {                                                           \
     return no_args(run, args, #name) && wf_jj_case(run, self->u.s, how, result); \
   }
 CASE_METHOD(upper, 'u')
@@ -214,11 +30,11 @@ CASE_METHOD(title, 't')
 CASE_METHOD(swapcase, 's')
 CASE_METHOD(casefold, 'f')
 
-#define STRIP_METHOD(name, sides)                                                            \
-  METHOD(str_##name) {                                                                       \
-    jj_val a[1];                                                                             \
-    return wf_jj_args(run, args, #name, "chars", 0, a) &&                                    \
-           wf_jj_strip(run, self->u.s, &a[0], sides, result);                                \
+#define STRIP_METHOD(name, sides)                             \
+  METHOD(str_##name) {                                        \
+    jj_val a[1];                                              \
+    return wf_jj_args(run, args, #name, "chars", 0, a) &&     \
+           wf_jj_strip(run, self->u.s, &a[0], sides, result); \
   }
 STRIP_METHOD(strip, 3)
 STRIP_METHOD(lstrip, 1)
@@ -284,13 +100,13 @@ static bool find_in(jj_run *run, const jj_val *self, const jj_args *args, const 
   return true;
 }
 
-#define FIND_METHOD(name, last, must)                                          \
-  METHOD(str_##name) {                                                         \
-    int64_t at;                                                                \
-    if (!find_in(run, self, args, #name, last, &at)) return false;             \
-    if (must && at < 0) return wf_jj_raise(run, "substring not found");        \
-    *result = wf_jj_int(at);                                                   \
-    return true;                                                               \
+#define FIND_METHOD(name, last, must)                                   \
+  METHOD(str_##name) {                                                  \
+    int64_t at;                                                         \
+    if (!find_in(run, self, args, #name, last, &at)) return false;      \
+    if (must && at < 0) return wf_jj_raise(run, "substring not found"); \
+    *result = wf_jj_int(at);                                            \
+    return true;                                                        \
   }
 FIND_METHOD(find, false, false)
 FIND_METHOD(rfind, true, false)
@@ -308,7 +124,8 @@ METHOD(str_count) {
   }
   int64_t count = 0;
   const wf_str part = {s->at + begin, end - begin}, needle = {a[0].u.s->at, a[0].u.s->n};
-  if (valid && !needle.n) count = (int64_t)(wf_jj_str_chars(s, end) - wf_jj_str_chars(s, begin)) + 1;
+  if (valid && !needle.n)
+    count = (int64_t)(wf_jj_str_chars(s, end) - wf_jj_str_chars(s, begin)) + 1;
   for (size_t at = 0; valid && needle.n && (at = wf_str_find(part, needle, at)) != SIZE_MAX;) {
     count++;
     at += needle.n;
@@ -356,13 +173,14 @@ static bool split_space(jj_run *run, const jj_str *s, int64_t max, bool from_rig
   uint32_t cp;
   if (from_right) {
     for (;; max--) {
-      while (end > 0 && (char_length(s, previous(s, end), &cp), wf_jj_is_space(cp))) {
-        end = previous(s, end);
+      while (end > 0 && (wf_jj_char_length(s, wf_jj_previous(s, end), &cp), wf_jj_is_space(cp))) {
+        end = wf_jj_previous(s, end);
       }
       if (end == 0) break;
       size_t begin = max == 0 ? 0 : end;
-      while (begin > 0 && (char_length(s, previous(s, begin), &cp), !wf_jj_is_space(cp))) {
-        begin = previous(s, begin);
+      while (begin > 0 &&
+             (wf_jj_char_length(s, wf_jj_previous(s, begin), &cp), !wf_jj_is_space(cp))) {
+        begin = wf_jj_previous(s, begin);
       }
       const jj_val piece = wf_jj_str_sub(run, s, begin, end);
       if (!piece.kind || !wf_jj_push(run, out, piece)) return false;
@@ -376,11 +194,12 @@ static bool split_space(jj_run *run, const jj_str *s, int64_t max, bool from_rig
     return true;
   }
   for (;; max--) {
-    for (size_t n; at < s->n && (n = char_length(s, at, &cp), wf_jj_is_space(cp)); at += n) {
+    for (size_t n; at < s->n && (n = wf_jj_char_length(s, at, &cp), wf_jj_is_space(cp)); at += n) {
     }
     if (at >= s->n) return true;
     size_t stop = max == 0 ? s->n : at;
-    for (size_t n; stop < s->n && (n = char_length(s, stop, &cp), !wf_jj_is_space(cp)); stop += n) {
+    for (size_t n; stop < s->n && (n = wf_jj_char_length(s, stop, &cp), !wf_jj_is_space(cp));
+         stop += n) {
     }
     const jj_val piece = wf_jj_str_sub(run, s, at, stop);
     if (!piece.kind || !wf_jj_push(run, out, piece)) return false;
@@ -388,8 +207,8 @@ static bool split_space(jj_run *run, const jj_str *s, int64_t max, bool from_rig
   }
 }
 
-static bool split_sep(jj_run *run, const jj_str *s, const jj_str *sep, int64_t max,
-                      bool from_right, jj_vals *out) {
+static bool split_sep(jj_run *run, const jj_str *s, const jj_str *sep, int64_t max, bool from_right,
+                      jj_vals *out) {
   const wf_str needle = {sep->at, sep->n};
   size_t at = 0, end = s->n;
   if (from_right && !charge_last(run, s, sep)) return false;
@@ -592,8 +411,8 @@ METHOD(str_expandtabs) {
 /* True when the string has a character and each is of the class. */
 static bool all_chars(const jj_str *s, char what) {
   uint32_t cp;
-  for (size_t i = 0; i < s->n; i += char_length(s, i, &cp)) {
-    char_length(s, i, &cp);
+  for (size_t i = 0; i < s->n; i += wf_jj_char_length(s, i, &cp)) {
+    wf_jj_char_length(s, i, &cp);
     const bool ok = what == ' '   ? wf_jj_is_space(cp)
                     : what == 'A' ? wf_jj_char_is(cp, 'a') || wf_jj_char_is(cp, 'n')
                     : what == '7' ? cp < 0x80
@@ -607,8 +426,8 @@ static bool all_chars(const jj_str *s, char what) {
 static bool cased(const jj_str *s, char wanted) {
   bool found = false;
   uint32_t cp;
-  for (size_t i = 0; i < s->n; i += char_length(s, i, &cp)) {
-    char_length(s, i, &cp);
+  for (size_t i = 0; i < s->n; i += wf_jj_char_length(s, i, &cp)) {
+    wf_jj_char_length(s, i, &cp);
     if (wf_jj_char_is(cp, wanted)) {
       found = true;
     } else if (wf_jj_char_is(cp, 'c')) {
@@ -621,8 +440,8 @@ static bool cased(const jj_str *s, char wanted) {
 static bool is_titled(const jj_str *s) {
   bool found = false, in_word = false;
   uint32_t cp;
-  for (size_t i = 0; i < s->n; i += char_length(s, i, &cp)) {
-    char_length(s, i, &cp);
+  for (size_t i = 0; i < s->n; i += wf_jj_char_length(s, i, &cp)) {
+    wf_jj_char_length(s, i, &cp);
     const bool upper = wf_jj_char_is(cp, 'u') || wf_jj_char_is(cp, 't');
     const bool lower = wf_jj_char_is(cp, 'l');
     if ((upper && in_word) || (lower && !in_word)) return false;
@@ -635,19 +454,19 @@ static bool is_titled(const jj_str *s) {
 static bool is_identifier(const jj_str *s) {
   uint32_t cp;
   if (!s->n) return false;
-  for (size_t i = 0; i < s->n; i += char_length(s, i, &cp)) {
-    char_length(s, i, &cp);
+  for (size_t i = 0; i < s->n; i += wf_jj_char_length(s, i, &cp)) {
+    wf_jj_char_length(s, i, &cp);
     if (!(cp == '_' || wf_jj_char_is(cp, 'a') || (i && wf_jj_char_is(cp, 'd')))) return false;
   }
   return true;
 }
 
-#define IS_METHOD(name, test)                                                \
-  METHOD(str_##name) {                                                       \
-    const jj_str *s = self->u.s;                                             \
+#define IS_METHOD(name, test)                                                      \
+  METHOD(str_##name) {                                                             \
+    const jj_str *s = self->u.s;                                                   \
     if (!no_args(run, args, #name) || !wf_jj_charge(run, s->n / 16)) return false; \
-    *result = wf_jj_bool(test);                                              \
-    return true;                                                             \
+    *result = wf_jj_bool(test);                                                    \
+    return true;                                                                   \
   }
 IS_METHOD(isalpha, all_chars(s, 'a'))
 IS_METHOD(isalnum, all_chars(s, 'A'))
@@ -795,37 +614,59 @@ typedef struct method_entry {
   bool (*call)(jj_run *run, const jj_val *self, const jj_args *args, jj_val *result);
 } method_entry;
 
-static const method_entry str_methods[] = {
-    {"capitalize", str_capitalize}, {"casefold", str_casefold},
-    {"center", str_center},         {"count", str_count},
-    {"endswith", str_endswith},     {"expandtabs", str_expandtabs},
-    {"find", str_find},             {"format", str_format},
-    {"format_map", str_format_map}, {"index", str_index},
-    {"isalnum", str_isalnum},       {"isalpha", str_isalpha},
-    {"isascii", str_isascii},       {"isdecimal", str_isdecimal},
-    {"isdigit", str_isdigit},       {"isidentifier", str_isidentifier},
-    {"islower", str_islower},       {"isnumeric", str_isnumeric},
-    {"isprintable", str_isprintable}, {"isspace", str_isspace},
-    {"istitle", str_istitle},       {"isupper", str_isupper},
-    {"join", str_join},             {"ljust", str_ljust},
-    {"lower", str_lower},           {"lstrip", str_lstrip},
-    {"partition", str_partition},   {"removeprefix", str_removeprefix},
-    {"removesuffix", str_removesuffix}, {"replace", str_replace},
-    {"rfind", str_rfind},           {"rindex", str_rindex},
-    {"rjust", str_rjust},           {"rpartition", str_rpartition},
-    {"rsplit", str_rsplit},         {"rstrip", str_rstrip},
-    {"split", str_split},           {"splitlines", str_splitlines},
-    {"startswith", str_startswith}, {"strip", str_strip},
-    {"swapcase", str_swapcase},     {"title", str_title},
-    {"upper", str_upper},           {"zfill", str_zfill},
-    {NULL, NULL}};
+static const method_entry str_methods[] = {{"capitalize", str_capitalize},
+                                           {"casefold", str_casefold},
+                                           {"center", str_center},
+                                           {"count", str_count},
+                                           {"endswith", str_endswith},
+                                           {"expandtabs", str_expandtabs},
+                                           {"find", str_find},
+                                           {"format", str_format},
+                                           {"format_map", str_format_map},
+                                           {"index", str_index},
+                                           {"isalnum", str_isalnum},
+                                           {"isalpha", str_isalpha},
+                                           {"isascii", str_isascii},
+                                           {"isdecimal", str_isdecimal},
+                                           {"isdigit", str_isdigit},
+                                           {"isidentifier", str_isidentifier},
+                                           {"islower", str_islower},
+                                           {"isnumeric", str_isnumeric},
+                                           {"isprintable", str_isprintable},
+                                           {"isspace", str_isspace},
+                                           {"istitle", str_istitle},
+                                           {"isupper", str_isupper},
+                                           {"join", str_join},
+                                           {"ljust", str_ljust},
+                                           {"lower", str_lower},
+                                           {"lstrip", str_lstrip},
+                                           {"partition", str_partition},
+                                           {"removeprefix", str_removeprefix},
+                                           {"removesuffix", str_removesuffix},
+                                           {"replace", str_replace},
+                                           {"rfind", str_rfind},
+                                           {"rindex", str_rindex},
+                                           {"rjust", str_rjust},
+                                           {"rpartition", str_rpartition},
+                                           {"rsplit", str_rsplit},
+                                           {"rstrip", str_rstrip},
+                                           {"split", str_split},
+                                           {"splitlines", str_splitlines},
+                                           {"startswith", str_startswith},
+                                           {"strip", str_strip},
+                                           {"swapcase", str_swapcase},
+                                           {"title", str_title},
+                                           {"upper", str_upper},
+                                           {"zfill", str_zfill},
+                                           {NULL, NULL}};
 static const method_entry list_methods[] = {
     {"count", list_count}, {"index", list_index}, {"copy", list_copy}, {NULL, NULL}};
 static const method_entry tuple_methods[] = {
     {"count", list_count}, {"index", list_index}, {NULL, NULL}};
 static const method_entry dict_methods[] = {
-    {"get", dict_get},   {"keys", dict_keys},         {"values", dict_values}, {"items", dict_items},
-    {"copy", list_copy}, {"fromkeys", dict_fromkeys}, {NULL, NULL}};
+    {"get", dict_get},     {"keys", dict_keys}, {"values", dict_values},
+    {"items", dict_items}, {"copy", list_copy}, {"fromkeys", dict_fromkeys},
+    {NULL, NULL}};
 static const method_entry loop_methods[] = {
     {"cycle", loop_cycle}, {"changed", loop_changed}, {NULL, NULL}};
 static const method_entry cycler_methods[] = {
@@ -837,7 +678,9 @@ static bool is_mutator(const jj_val *o, wf_str name) {
   static const char *const list_names[] = {"append", "clear",  "pop",    "reverse", "insert",
                                            "sort",   "extend", "remove", NULL};
   static const char *const dict_names[] = {"clear", "pop", "popitem", "setdefault", "update", NULL};
-  const char *const *names = o->kind == JJ_LIST ? list_names : o->kind == JJ_DICT ? dict_names : NULL;
+  const char *const *names = o->kind == JJ_LIST   ? list_names
+                             : o->kind == JJ_DICT ? dict_names
+                                                  : NULL;
   for (; names && *names; names++) {
     if (wf_str_is(name, *names)) return true;
   }

@@ -120,7 +120,10 @@ bool wf_jj_add_float(jj_run *run, jj_buf *out, double v, char type, int precisio
     } else if (with_point && (n <= x.point || !x.n)) {
       put_fixed(&b, &x, 1, false);
     } else {
-      put_fixed(&b, &x, n - x.point > 0 && x.n ? n - x.point : alternate ? precision - 1 : 0,
+      put_fixed(&b, &x,
+                n - x.point > 0 && x.n ? n - x.point
+                : alternate            ? precision - 1
+                                       : 0,
                 alternate);
     }
   }

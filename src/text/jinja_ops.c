@@ -9,11 +9,21 @@ bool wf_jj_truth(jj_run *run, const jj_val *v, bool *truth) {
   switch (v->kind) {
     case JJ_MISSING:
     case JJ_UNDEFINED:
-    case JJ_NONE: *truth = false; return true;
-    case JJ_BOOL: *truth = v->u.b; return true;
-    case JJ_INT: *truth = v->u.i != 0; return true;
-    case JJ_FLOAT: *truth = v->u.f != 0; return true;
-    case JJ_STR: *truth = v->u.s->n != 0; return true;
+    case JJ_NONE:
+      *truth = false;
+      return true;
+    case JJ_BOOL:
+      *truth = v->u.b;
+      return true;
+    case JJ_INT:
+      *truth = v->u.i != 0;
+      return true;
+    case JJ_FLOAT:
+      *truth = v->u.f != 0;
+      return true;
+    case JJ_STR:
+      *truth = v->u.s->n != 0;
+      return true;
     case JJ_LIST:
     case JJ_TUPLE:
     case JJ_DICT:
@@ -30,16 +40,15 @@ bool wf_jj_truth(jj_run *run, const jj_val *v, bool *truth) {
     case JJ_FUNCTION:
     case JJ_METHOD:
     case JJ_CYCLER:
-    case JJ_JOINER: break;
+    case JJ_JOINER:
+      break;
   }
   *truth = true;
   return true;
 }
 
 static int64_t as_int(const jj_val *v) { return v->kind == JJ_BOOL ? v->u.b : v->u.i; }
-static double as_float(const jj_val *v) {
-  return v->kind == JJ_FLOAT ? v->u.f : (double)as_int(v);
-}
+static double as_float(const jj_val *v) { return v->kind == JJ_FLOAT ? v->u.f : (double)as_int(v); }
 static bool is_int(const jj_val *v) { return v->kind == JJ_INT || v->kind == JJ_BOOL; }
 
 /* -1, 0, 1, or 2 when a NaN is among them. Exact also where a double cannot hold the integer. */
@@ -106,7 +115,7 @@ int wf_jj_equal(jj_run *run, const jj_val *a, const jj_val *b) {
 }
 
 static const char *op_text(jj_op op) {
-  static const char *const text[] = {"+", "-", "*", "/",  "//", "%",  "** or pow()", "==",
+  static const char *const text[] = {"+",  "-", "*",  "/", "//", "%",  "** or pow()", "==",
                                      "!=", "<", "<=", ">", ">=", "in", "not in"};
   return text[op];
 }
@@ -131,7 +140,7 @@ bool wf_jj_less(jj_run *run, jj_op op, const jj_val *a, const jj_val *b, bool *r
     if (!x || !y) return false;
     const size_t n = x->n < y->n ? x->n : y->n;
     int order = n ? memcmp(x->at, y->at, n) : 0; /* UTF-8 sorts as its characters do */
-    order = (order > 0) - (order < 0); /* memcmp's 2 must not look like "unordered" */
+    order = (order > 0) - (order < 0);           /* memcmp's 2 must not look like "unordered" */
     if (order == 0) order = (x->n > y->n) - (x->n < y->n);
     *result = order_holds(op, order);
     return wf_jj_charge(run, n / 256);
@@ -240,8 +249,8 @@ static bool int_binary(jj_run *run, jj_op op, int64_t a, int64_t b, jj_val *resu
   int64_t r = 0;
   bool over = false;
   if ((op == JJ_OP_DIV || op == JJ_OP_FLOORDIV || op == JJ_OP_MOD) && b == 0) {
-    return wf_jj_raise(run, op == JJ_OP_DIV ? "division by zero"
-                                            : "integer division or modulo by zero");
+    return wf_jj_raise(run,
+                       op == JJ_OP_DIV ? "division by zero" : "integer division or modulo by zero");
   }
   if (op == JJ_OP_ADD) over = __builtin_add_overflow(a, b, &r);
   if (op == JJ_OP_SUB) over = __builtin_sub_overflow(a, b, &r);
@@ -268,8 +277,8 @@ static bool int_binary(jj_run *run, jj_op op, int64_t a, int64_t b, jj_val *resu
 static bool float_binary(jj_run *run, jj_op op, double a, double b, jj_val *result) {
   double r = 0;
   if ((op == JJ_OP_DIV || op == JJ_OP_FLOORDIV || op == JJ_OP_MOD) && b == 0) {
-    return wf_jj_raise(run, op == JJ_OP_DIV ? "float division by zero"
-                                            : "float floor division or modulo by zero");
+    return wf_jj_raise(
+        run, op == JJ_OP_DIV ? "float division by zero" : "float floor division or modulo by zero");
   }
   if (op == JJ_OP_ADD) r = a + b;
   if (op == JJ_OP_SUB) r = a - b;
@@ -435,8 +444,8 @@ static bool own_attr(jj_run *run, const jj_val *o, const jj_str *name, jj_val *r
     *result = wf_jj_list(run, JJ_TUPLE, at, args->n);
     return result->kind == JJ_TUPLE;
   }
-  if (o->kind == JJ_MACRO && (wf_str_is(n, "catch_kwargs") || wf_str_is(n, "catch_varargs") ||
-                              wf_str_is(n, "caller"))) {
+  if (o->kind == JJ_MACRO &&
+      (wf_str_is(n, "catch_kwargs") || wf_str_is(n, "catch_varargs") || wf_str_is(n, "caller"))) {
     const jj_node *m = o->u.macro->node;
     *result = wf_jj_bool(wf_str_is(n, "caller")         ? m->takes_caller
                          : wf_str_is(n, "catch_kwargs") ? m->takes_kwargs
@@ -517,8 +526,8 @@ bool wf_jj_getitem(jj_run *run, const jj_val *o, const jj_val *key, jj_val *resu
     if (!wf_jj_add_repr(run, &b, &k)) return false;
     jj_val text = wf_jj_buf_done(run, &b);
     if (!text.kind) return false;
-    *result = wf_jj_undefined_hint(run, "%s object has no element %.100s", wf_jj_type(o),
-                                   text.u.s->at);
+    *result =
+        wf_jj_undefined_hint(run, "%s object has no element %.100s", wf_jj_type(o), text.u.s->at);
     return result->kind == JJ_UNDEFINED;
   }
   if (!wf_jj_str_ready(run, &k)) return false;

@@ -119,17 +119,37 @@ bool wf_jj_skip_op(jj_compiler *c, uint16_t op, bool *skipped) {
 static void describe(const jj_token *t, char out[64]) {
   const char *text = "";
   switch (t->kind) {
-    case JJ_T_EOF: text = "end of template"; break;
-    case JJ_T_DATA: text = "template data / text"; break;
-    case JJ_T_VARIABLE_BEGIN: text = "begin of print statement"; break;
-    case JJ_T_VARIABLE_END: text = "end of print statement"; break;
-    case JJ_T_BLOCK_BEGIN: text = "begin of statement block"; break;
-    case JJ_T_BLOCK_END: text = "end of statement block"; break;
-    case JJ_T_STRING: text = "string"; break;
-    case JJ_T_INT: text = "integer"; break;
-    case JJ_T_FLOAT: text = "float"; break;
+    case JJ_T_EOF:
+      text = "end of template";
+      break;
+    case JJ_T_DATA:
+      text = "template data / text";
+      break;
+    case JJ_T_VARIABLE_BEGIN:
+      text = "begin of print statement";
+      break;
+    case JJ_T_VARIABLE_END:
+      text = "end of print statement";
+      break;
+    case JJ_T_BLOCK_BEGIN:
+      text = "begin of statement block";
+      break;
+    case JJ_T_BLOCK_END:
+      text = "end of statement block";
+      break;
+    case JJ_T_STRING:
+      text = "string";
+      break;
+    case JJ_T_INT:
+      text = "integer";
+      break;
+    case JJ_T_FLOAT:
+      text = "float";
+      break;
     case JJ_T_ERROR:
-    case JJ_T_NAME: text = t->text->at; break;
+    case JJ_T_NAME:
+      text = t->text->at;
+      break;
     case JJ_T_OP:
       if (t->op > 0xff) {
         snprintf(out, 64, "%c%c", t->op >> 8, t->op & 0xff);
@@ -238,8 +258,9 @@ static bool set_context(jj_compiler *c, jj_node *n, jj_ctx ctx) {
 }
 
 static jj_node *parse_target(jj_compiler *c, const char *end_name, bool with_namespace) {
-  jj_node *n = wf_jj_parse_tuple(c, (jj_tuple_how){.simplified = true, .end_name = end_name,
-                                                   .with_namespace = with_namespace});
+  jj_node *n = wf_jj_parse_tuple(
+      c,
+      (jj_tuple_how){.simplified = true, .end_name = end_name, .with_namespace = with_namespace});
   return n && set_context(c, n, JJ_STORE) ? n : NULL;
 }
 
@@ -297,8 +318,8 @@ static bool parse_if(jj_compiler *c, jj_node *n) {
   for (;;) {
     branch->a = wf_jj_parse_tuple(c, (jj_tuple_how){.no_cond = true});
     if (!branch->a || !parse_statements(c, ends, false, &branch->body)) return false;
-    if (branch != n && (!wf_jj_node_depth(c, branch) ||
-                        !wf_jj_nodes_push(c, &n->list, &capacity, branch))) {
+    if (branch != n &&
+        (!wf_jj_node_depth(c, branch) || !wf_jj_nodes_push(c, &n->list, &capacity, branch))) {
       return false;
     }
     const jj_token *t = wf_jj_current(c);
@@ -416,14 +437,22 @@ static jj_node *parse_statement(jj_compiler *c) {
     const char *name;
     jj_node_kind kind;
     bool (*parse)(jj_compiler *c, jj_node *n);
-  } tags[] = {{"set", JJ_N_ASSIGN, parse_set},         {"for", JJ_N_FOR, parse_for},
-              {"if", JJ_N_IF, parse_if},               {"macro", JJ_N_MACRO, parse_macro},
-              {"call", JJ_N_CALLBLOCK, parse_call_block}, {"with", JJ_N_WITH, parse_with},
-              {"block", JJ_N_BLOCK, parse_block},      {"print", JJ_N_OUTPUT, parse_print},
-              {"include", JJ_N_IMPORT, parse_import},  {"import", JJ_N_IMPORT, parse_import},
-              {"from", JJ_N_IMPORT, parse_import},     {"extends", JJ_N_IMPORT, parse_import},
-              {"break", JJ_N_BREAK, NULL},             {"continue", JJ_N_CONTINUE, NULL},
-              {"filter", JJ_N_FILTERBLOCK, NULL},      {"autoescape", JJ_N_SCOPE, NULL},
+  } tags[] = {{"set", JJ_N_ASSIGN, parse_set},
+              {"for", JJ_N_FOR, parse_for},
+              {"if", JJ_N_IF, parse_if},
+              {"macro", JJ_N_MACRO, parse_macro},
+              {"call", JJ_N_CALLBLOCK, parse_call_block},
+              {"with", JJ_N_WITH, parse_with},
+              {"block", JJ_N_BLOCK, parse_block},
+              {"print", JJ_N_OUTPUT, parse_print},
+              {"include", JJ_N_IMPORT, parse_import},
+              {"import", JJ_N_IMPORT, parse_import},
+              {"from", JJ_N_IMPORT, parse_import},
+              {"extends", JJ_N_IMPORT, parse_import},
+              {"break", JJ_N_BREAK, NULL},
+              {"continue", JJ_N_CONTINUE, NULL},
+              {"filter", JJ_N_FILTERBLOCK, NULL},
+              {"autoescape", JJ_N_SCOPE, NULL},
               {"generation", JJ_N_GENERATION, NULL}};
   const jj_token *t = wf_jj_current(c);
   if (t->kind != JJ_T_NAME) {

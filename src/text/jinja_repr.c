@@ -10,28 +10,46 @@
 const char *wf_jj_type(const jj_val *v) {
   switch (v->kind) {
     case JJ_MISSING:
-    case JJ_UNDEFINED: return "Undefined";
-    case JJ_NONE: return "NoneType";
-    case JJ_BOOL: return "bool";
-    case JJ_INT: return "int";
-    case JJ_FLOAT: return "float";
-    case JJ_STR: return v->u.s->markup ? "Markup" : "str";
-    case JJ_LIST: return "list";
-    case JJ_TUPLE: return v->u.l->grouper ? "_GroupTuple" : "tuple";
-    case JJ_DICT: return "dict";
-    case JJ_RANGE: return "range";
+    case JJ_UNDEFINED:
+      return "Undefined";
+    case JJ_NONE:
+      return "NoneType";
+    case JJ_BOOL:
+      return "bool";
+    case JJ_INT:
+      return "int";
+    case JJ_FLOAT:
+      return "float";
+    case JJ_STR:
+      return v->u.s->markup ? "Markup" : "str";
+    case JJ_LIST:
+      return "list";
+    case JJ_TUPLE:
+      return v->u.l->grouper ? "_GroupTuple" : "tuple";
+    case JJ_DICT:
+      return "dict";
+    case JJ_RANGE:
+      return "range";
     case JJ_VIEW:
       return v->u.view->kind == 'k'   ? "dict_keys"
              : v->u.view->kind == 'v' ? "dict_values"
                                       : "dict_items";
-    case JJ_NAMESPACE: return "Namespace";
-    case JJ_ITER: return v->u.iter->type;
-    case JJ_MACRO: return "Macro";
-    case JJ_FUNCTION: return "function";
-    case JJ_METHOD: return "builtin_function_or_method";
-    case JJ_LOOP: return "LoopContext";
-    case JJ_CYCLER: return "Cycler";
-    case JJ_JOINER: return "Joiner";
+    case JJ_NAMESPACE:
+      return "Namespace";
+    case JJ_ITER:
+      return v->u.iter->type;
+    case JJ_MACRO:
+      return "Macro";
+    case JJ_FUNCTION:
+      return "function";
+    case JJ_METHOD:
+      return "builtin_function_or_method";
+    case JJ_LOOP:
+      return "LoopContext";
+    case JJ_CYCLER:
+      return "Cycler";
+    case JJ_JOINER:
+      return "Joiner";
   }
   return "object";
 }
@@ -54,7 +72,8 @@ static bool add_f64(jj_run *run, jj_buf *b, double f) {
 static bool add_quoted(jj_run *run, jj_buf *b, const jj_str *s) {
   s = wf_jj_flat(run, s);
   if (!s) return false;
-  const bool has_single = s->n && memchr(s->at, '\'', s->n), has_double = s->n && memchr(s->at, '"', s->n);
+  const bool has_single = s->n && memchr(s->at, '\'', s->n),
+             has_double = s->n && memchr(s->at, '"', s->n);
   const char quote = has_single && !has_double ? '"' : '\'';
   if (!wf_jj_buf_add(run, b, &quote, 1, false)) return false;
   for (size_t i = 0; i < s->n;) {
@@ -130,21 +149,30 @@ static bool add_range(jj_run *run, jj_buf *b, const jj_range *r) {
 static bool add_repr(jj_run *run, jj_buf *b, const jj_val *v) {
   switch (v->kind) {
     case JJ_MISSING:
-    case JJ_UNDEFINED: return wf_jj_buf_puts(run, b, "Undefined");
-    case JJ_NONE: return wf_jj_buf_puts(run, b, "None");
-    case JJ_BOOL: return wf_jj_buf_puts(run, b, v->u.b ? "True" : "False");
-    case JJ_INT: return add_int(run, b, v->u.i);
-    case JJ_FLOAT: return add_f64(run, b, v->u.f);
+    case JJ_UNDEFINED:
+      return wf_jj_buf_puts(run, b, "Undefined");
+    case JJ_NONE:
+      return wf_jj_buf_puts(run, b, "None");
+    case JJ_BOOL:
+      return wf_jj_buf_puts(run, b, v->u.b ? "True" : "False");
+    case JJ_INT:
+      return add_int(run, b, v->u.i);
+    case JJ_FLOAT:
+      return add_f64(run, b, v->u.f);
     case JJ_STR:
       if (!v->u.s->markup) return add_quoted(run, b, v->u.s);
       return wf_jj_buf_puts(run, b, "Markup(") && add_quoted(run, b, v->u.s) &&
              wf_jj_buf_puts(run, b, ")");
-    case JJ_LIST: return add_items(run, b, v->u.l->at, v->u.l->n, "[", "]");
+    case JJ_LIST:
+      return add_items(run, b, v->u.l->at, v->u.l->n, "[", "]");
     case JJ_TUPLE:
       return add_items(run, b, v->u.l->at, v->u.l->n, "(", v->u.l->n == 1 ? ",)" : ")");
-    case JJ_DICT: return add_dict(run, b, v->u.d);
-    case JJ_RANGE: return add_range(run, b, v->u.range);
-    case JJ_VIEW: return add_view(run, b, v);
+    case JJ_DICT:
+      return add_dict(run, b, v->u.d);
+    case JJ_RANGE:
+      return add_range(run, b, v->u.range);
+    case JJ_VIEW:
+      return add_view(run, b, v);
     case JJ_NAMESPACE:
       return wf_jj_buf_puts(run, b, "<Namespace ") && add_dict(run, b, v->u.d) &&
              wf_jj_buf_puts(run, b, ">");
@@ -157,7 +185,8 @@ static bool add_repr(jj_run *run, jj_buf *b, const jj_val *v) {
     case JJ_METHOD:
     case JJ_LOOP:
     case JJ_CYCLER:
-    case JJ_JOINER: break;
+    case JJ_JOINER:
+      break;
   }
   return wf_jj_buf_puts(run, b, "<") && wf_jj_buf_puts(run, b, wf_jj_type(v)) &&
          wf_jj_buf_puts(run, b, " object>");
@@ -301,9 +330,10 @@ static bool add_json(jj_run *run, jj_buf *b, const jj_val *v, const json_form *f
     ok = add_int(run, b, v->u.i);
   } else if (v->kind == JJ_FLOAT) {
     ok = isfinite(v->u.f) ? add_f64(run, b, v->u.f)
-                          : wf_jj_buf_puts(run, b, isnan(v->u.f)  ? "NaN"
-                                                   : v->u.f > 0 ? "Infinity"
-                                                                : "-Infinity");
+                          : wf_jj_buf_puts(run, b,
+                                           isnan(v->u.f) ? "NaN"
+                                           : v->u.f > 0  ? "Infinity"
+                                                         : "-Infinity");
   } else if (v->kind == JJ_LIST || v->kind == JJ_TUPLE) {
     ok = add_json_list(run, b, v->u.l, f, level);
   } else if (v->kind == JJ_DICT) {

@@ -205,8 +205,10 @@ static bool finish_scope(jj_compiler *c, const symbols *s, jj_scope *out) {
   if (!out->slots) return wf_jj_no_memory(c);
   for (size_t i = 0; i < s->at.n; i++) {
     const symbol *y = &s->at.at[i];
-    out->slots[i] = (jj_slot){.name = y->name, .load = y->has_ref ? y->load : JJ_LOAD_UNDEFINED,
-                              .up = y->up, .from = y->from};
+    out->slots[i] = (jj_slot){.name = y->name,
+                              .load = y->has_ref ? y->load : JJ_LOAD_UNDEFINED,
+                              .up = y->up,
+                              .from = y->from};
   }
   return true;
 }
@@ -318,7 +320,9 @@ static bool bind_for(binder *b, jj_node *n) {
             visit_all(c, &orelse, &n->orelse);
   binder in = {.c = c, .scope = &body, .loops = b->loops + 1, .for_blocks = b->for_blocks + 1};
   ok = ok && bind(&in, n->a) && bind_all(&in, &n->body) && finish_scope(c, &body, &n->scope);
-  binder in_else = {.c = c, .scope = &orelse, .loops = n->recursive ? 0 : b->loops,
+  binder in_else = {.c = c,
+                    .scope = &orelse,
+                    .loops = n->recursive ? 0 : b->loops,
                     .for_blocks = b->for_blocks + 1};
   ok = ok && bind_all(&in_else, &n->orelse) && finish_scope(c, &orelse, &n->else_scope);
   if (ok && n->c) {

@@ -407,7 +407,7 @@ static int select_next(jj_run *run, jj_iter *g, jj_val *item) {
 }
 
 static bool pick(jj_run *run, const jj_val *v, const jj_args *args, bool reject, bool attribute,
-                   jj_val *result) {
+                 jj_val *result) {
   jj_iter *it;
   const size_t off = attribute;
   if (!lazy(run, v, "generator", select_next, result, &it)) return false;
@@ -530,28 +530,15 @@ FILTER(pprint) {
 }
 
 const jj_filter *wf_jj_seqfilter(const char *name, size_t n) {
-  static const jj_filter filters[] = {{"batch", f_batch},
-                                      {"dictsort", f_dictsort},
-                                      {"first", f_first},
-                                      {"groupby", f_groupby},
-                                      {"items", f_items},
-                                      {"join", f_join},
-                                      {"last", f_last},
-                                      {"list", f_list},
-                                      {"map", f_map},
-                                      {"max", f_max},
-                                      {"min", f_min},
-                                      {"pprint", f_pprint},
-                                      {"random", f_random},
-                                      {"reject", f_reject},
-                                      {"rejectattr", f_rejectattr},
-                                      {"reverse", f_reverse},
-                                      {"select", f_select},
-                                      {"selectattr", f_selectattr},
-                                      {"slice", f_slice},
-                                      {"sort", f_sort},
-                                      {"sum", f_sum},
-                                      {"unique", f_unique}};
+  static const jj_filter filters[] = {
+      {"batch", f_batch},     {"dictsort", f_dictsort}, {"first", f_first},
+      {"groupby", f_groupby}, {"items", f_items},       {"join", f_join},
+      {"last", f_last},       {"list", f_list},         {"map", f_map},
+      {"max", f_max},         {"min", f_min},           {"pprint", f_pprint},
+      {"random", f_random},   {"reject", f_reject},     {"rejectattr", f_rejectattr},
+      {"reverse", f_reverse}, {"select", f_select},     {"selectattr", f_selectattr},
+      {"slice", f_slice},     {"sort", f_sort},         {"sum", f_sum},
+      {"unique", f_unique}};
   for (size_t i = 0; i < sizeof filters / sizeof *filters; i++) {
     if (strlen(filters[i].name) == n && memcmp(filters[i].name, name, n) == 0) return &filters[i];
   }

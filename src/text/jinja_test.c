@@ -10,12 +10,12 @@ static bool bind(jj_run *run, const jj_args *args, const char *name, size_t n, j
 }
 
 /* A test without arguments whose answer is one expression. */
-#define PLAIN(name, expression)                 \
-  TEST(name) {                                  \
-    jj_val a[1];                                \
+#define PLAIN(name, expression)                      \
+  TEST(name) {                                       \
+    jj_val a[1];                                     \
     if (!bind(run, args, #name, 0, a)) return false; \
-    *result = (expression);                     \
-    return true;                                \
+    *result = (expression);                          \
+    return true;                                     \
   }
 PLAIN(defined, v->kind != JJ_UNDEFINED)
 PLAIN(undefined, v->kind == JJ_UNDEFINED)
@@ -83,9 +83,9 @@ static bool cased(jj_run *run, const jj_val *v, const jj_args *args, const char 
 TEST(lower) { return cased(run, v, args, "islower", result); }
 TEST(upper) { return cased(run, v, args, "isupper", result); }
 
-#define COMPARE(name, op)                                                        \
-  TEST(name) {                                                                   \
-    jj_val a[1];                                                                 \
+#define COMPARE(name, op)                                                            \
+  TEST(name) {                                                                       \
+    jj_val a[1];                                                                     \
     return bind(run, args, #name, 1, a) && wf_jj_compare(run, op, v, &a[0], result); \
   }
 COMPARE(eq, JJ_OP_EQ)
@@ -126,20 +126,45 @@ TEST(test) {
 }
 
 const jj_test *wf_jj_test(const char *name, size_t n) {
-  static const jj_test tests[] = {
-      {"odd", t_odd},           {"even", t_even},         {"divisibleby", t_divisibleby},
-      {"defined", t_defined},   {"undefined", t_undefined}, {"filter", t_filter},
-      {"test", t_test},         {"none", t_none},         {"boolean", t_boolean},
-      {"false", t_is_false},       {"true", t_is_true},         {"integer", t_integer},
-      {"float", t_float},       {"lower", t_lower},       {"upper", t_upper},
-      {"string", t_string},     {"mapping", t_mapping},   {"number", t_number},
-      {"sequence", t_sequence}, {"iterable", t_iterable}, {"callable", t_callable},
-      {"sameas", t_sameas},     {"escaped", t_escaped},   {"in", t_in},
-      {"==", t_eq},             {"eq", t_eq},             {"equalto", t_eq},
-      {"!=", t_ne},             {"ne", t_ne},             {">", t_gt},
-      {"gt", t_gt},             {"greaterthan", t_gt},    {"ge", t_ge},
-      {">=", t_ge},             {"<", t_lt},              {"lt", t_lt},
-      {"lessthan", t_lt},       {"<=", t_le},             {"le", t_le}};
+  static const jj_test tests[] = {{"odd", t_odd},
+                                  {"even", t_even},
+                                  {"divisibleby", t_divisibleby},
+                                  {"defined", t_defined},
+                                  {"undefined", t_undefined},
+                                  {"filter", t_filter},
+                                  {"test", t_test},
+                                  {"none", t_none},
+                                  {"boolean", t_boolean},
+                                  {"false", t_is_false},
+                                  {"true", t_is_true},
+                                  {"integer", t_integer},
+                                  {"float", t_float},
+                                  {"lower", t_lower},
+                                  {"upper", t_upper},
+                                  {"string", t_string},
+                                  {"mapping", t_mapping},
+                                  {"number", t_number},
+                                  {"sequence", t_sequence},
+                                  {"iterable", t_iterable},
+                                  {"callable", t_callable},
+                                  {"sameas", t_sameas},
+                                  {"escaped", t_escaped},
+                                  {"in", t_in},
+                                  {"==", t_eq},
+                                  {"eq", t_eq},
+                                  {"equalto", t_eq},
+                                  {"!=", t_ne},
+                                  {"ne", t_ne},
+                                  {">", t_gt},
+                                  {"gt", t_gt},
+                                  {"greaterthan", t_gt},
+                                  {"ge", t_ge},
+                                  {">=", t_ge},
+                                  {"<", t_lt},
+                                  {"lt", t_lt},
+                                  {"lessthan", t_lt},
+                                  {"<=", t_le},
+                                  {"le", t_le}};
   for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
     if (strlen(tests[i].name) == n && memcmp(tests[i].name, name, n) == 0) return &tests[i];
   }

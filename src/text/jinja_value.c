@@ -105,8 +105,8 @@ static size_t count_chars(const char *s, size_t n) {
 static jj_val new_str(jj_run *run, const char *at, const uint8_t *marks, size_t n, bool content) {
   jj_str *s = wf_jj_alloc(run, 1, sizeof *s);
   if (!s) return (jj_val){.kind = JJ_MISSING};
-  *s = (jj_str){.at = at, .marks = marks, .n = n, .n_chars = count_chars(at, n),
-                .content = content};
+  *s =
+      (jj_str){.at = at, .marks = marks, .n = n, .n_chars = count_chars(at, n), .content = content};
   return wf_jj_str(s);
 }
 
@@ -185,8 +185,12 @@ bool wf_jj_str_concat(jj_run *run, const jj_str *a, const jj_str *b, jj_val *res
   if (!s) return false;
   if (!wf_size_add(a->n, b->n, &n) || n >= run->heap.limit) return too_long(run);
   const bool mixed = a->marks || b->marks || a->content != b->content;
-  *s = (jj_str){.n = n, .n_chars = a->n_chars + b->n_chars, .content = a->content,
-                .marks = mixed ? is_mixed : NULL, .left = a, .right = b};
+  *s = (jj_str){.n = n,
+                .n_chars = a->n_chars + b->n_chars,
+                .content = a->content,
+                .marks = mixed ? is_mixed : NULL,
+                .left = a,
+                .right = b};
   *result = wf_jj_str(s);
   return true;
 }
@@ -195,8 +199,11 @@ jj_val wf_jj_str_sub(jj_run *run, const jj_str *s, size_t begin, size_t end) {
   if (begin == 0 && end == s->n) return wf_jj_str(s);
   jj_str *part = wf_jj_alloc(run, 1, sizeof *part);
   if (!part || !wf_jj_charge(run, (end - begin) / 64)) return (jj_val){.kind = JJ_MISSING};
-  *part = (jj_str){.at = s->at + begin, .marks = s->marks ? s->marks + begin : NULL,
-                   .n = end - begin, .content = s->content, .markup = s->markup};
+  *part = (jj_str){.at = s->at + begin,
+                   .marks = s->marks ? s->marks + begin : NULL,
+                   .n = end - begin,
+                   .content = s->content,
+                   .markup = s->markup};
   part->n_chars = s->n == s->n_chars ? part->n : count_chars(part->at, part->n);
   return wf_jj_str(part);
 }
@@ -471,7 +478,8 @@ static bool object_from_json(jj_run *run, const json_t *json, bool content, uint
 bool wf_jj_from_json(jj_run *run, const json_t *json, bool content, uint32_t depth, jj_val *out) {
   if (depth > 200) return wf_jj_raise(run, "the variables are nested deeper than 200");
   switch (json_typeof(json)) {
-    case JSON_OBJECT: return object_from_json(run, json, content, depth, out);
+    case JSON_OBJECT:
+      return object_from_json(run, json, content, depth, out);
     case JSON_ARRAY: {
       const size_t n = json_array_size(json);
       jj_val *at = wf_jj_alloc(run, n, sizeof *at);
@@ -487,11 +495,21 @@ bool wf_jj_from_json(jj_run *run, const json_t *json, bool content, uint32_t dep
     case JSON_STRING:
       *out = wf_jj_str_of(run, json_string_value(json), json_string_length(json), content);
       return out->kind == JJ_STR;
-    case JSON_INTEGER: *out = wf_jj_int(json_integer_value(json)); return true;
-    case JSON_REAL: *out = wf_jj_float(json_real_value(json)); return true;
-    case JSON_TRUE: *out = wf_jj_bool(true); return true;
-    case JSON_FALSE: *out = wf_jj_bool(false); return true;
-    case JSON_NULL: *out = wf_jj_none(); return true;
+    case JSON_INTEGER:
+      *out = wf_jj_int(json_integer_value(json));
+      return true;
+    case JSON_REAL:
+      *out = wf_jj_float(json_real_value(json));
+      return true;
+    case JSON_TRUE:
+      *out = wf_jj_bool(true);
+      return true;
+    case JSON_FALSE:
+      *out = wf_jj_bool(false);
+      return true;
+    case JSON_NULL:
+      *out = wf_jj_none();
+      return true;
   }
   return wf_jj_raise(run, "unknown JSON value");
 }

@@ -8,10 +8,11 @@ static const char *const default_control_names[] = {
     "bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token"};
 
 void wf_render_options_init(wf_render_options *o) {
-  *o = (wf_render_options){.steps_limit = 20000000, .memory_limit_bytes = (size_t)256 << 20,
-                           .control_names = default_control_names,
-                           .n_control_names =
-                               sizeof default_control_names / sizeof *default_control_names};
+  *o = (wf_render_options){
+      .steps_limit = 20000000,
+      .memory_limit_bytes = (size_t)256 << 20,
+      .control_names = default_control_names,
+      .n_control_names = sizeof default_control_names / sizeof *default_control_names};
 }
 
 static bool keep_lists(jj_compiler *c, wf_template *t) {
@@ -81,8 +82,8 @@ bool wf_template_reads(const wf_template *t, const char *name) {
 /* A role the chat format itself knows is not the user's text: templates build control tokens from
  * it ('<|' + role + '|>'). */
 static void release_role(jj_val *message) {
-  static const char *const roles[] = {"system",   "user",     "assistant", "tool", "developer",
-                                      "function", "ipython",  "model"};
+  static const char *const roles[] = {"system",    "user",     "assistant", "tool",
+                                      "developer", "function", "ipython",   "model"};
   if (message->kind != JJ_DICT) return;
   jj_val *role = wf_jj_dict_find(message->u.d, "role", 4);
   for (size_t i = 0; role && i < sizeof roles / sizeof *roles; i++) {

@@ -65,7 +65,8 @@ static json_t *case_variables(const json_t *file, const json_t *c) {
 static int check_case(const char *file_name, const char *case_name, const json_t *file,
                       const json_t *c) {
   json_t *variables = case_variables(file, c);
-  const json_t *template = json_object_get(file, "template"), *expect = json_object_get(c, "expect");
+  const json_t *template = json_object_get(file, "template"),
+               *expect = json_object_get(c, "expect");
   const json_t *text = json_object_get(expect, "text");
   weft_error err = {0};
   wf_buf out = {0};
@@ -233,7 +234,8 @@ static void literals_are_listed_for_the_engine(void **state) {
   wf_template *t = NULL;
   size_t n;
   assert_ok(wf_template_compile(&t, WF_STR("<a>{% if x == 'b\\n' %}{{ tools ~ \"c\" }}{% endif %}"),
-                                &err), &err);
+                                &err),
+            &err);
   const wf_str *l = wf_template_literals(t, &n);
   assert_int_equal(n, 3);
   assert_true(wf_str_is(l[0], "<a>"));
@@ -343,8 +345,9 @@ static void one_template_renders_on_many_threads(void **state) {
   (void)state;
   weft_error err = {0};
   wf_template *t = NULL;
-  const char *source = "{{ bos_token }}{% for m in messages %}[{{ m.content|trim }}]"
-                       "{{ loop.index }}{% endfor %}";
+  const char *source =
+      "{{ bos_token }}{% for m in messages %}[{{ m.content|trim }}]"
+      "{{ loop.index }}{% endfor %}";
   json_t *v = json_loads(one_message, 0, NULL);
   assert_ok(wf_template_compile(&t, wf_str_of(source), &err), &err);
   job jobs[4];
