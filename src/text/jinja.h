@@ -8,7 +8,7 @@
  *   jinja_scope.c   names -> slots              jinja_number.c  exact decimal forms of doubles
  *   jinja_eval.c    expressions                 jinja_method.c  str, list, dict methods
  *   jinja_exec.c    statements, macros, loops   jinja_string.c  arguments, split, strip, replace
- *   jinja_format.c  %, format, strftime         jinja_filter.c, jinja_seqfilter.c, jinja_test.c
+ *   jinja_format.c, jinja_time.c                jinja_filter.c, jinja_seqfilter.c, jinja_test.c
  *
  * Every string byte carries whether it is content (came from the caller's variables). Evaluation
  * functions return false when an error was raised; the sentence is then in run->err. */
@@ -488,6 +488,7 @@ bool wf_jj_parse_int(const jj_str *s, int64_t base, int64_t *result, bool *overf
 /* jinja_format.c */
 bool wf_jj_percent(jj_run *run, const jj_str *format, const jj_val *arg, jj_val *result);
 bool wf_jj_str_format(jj_run *run, const jj_str *format, const jj_args *args, jj_val *result);
+/* jinja_time.c */
 bool wf_jj_strftime(jj_run *run, const jj_str *format, jj_val *result);
 bool wf_jj_escape(jj_run *run, const jj_val *v, jj_val *result);
 
