@@ -10,6 +10,14 @@ typedef struct pass {
   const wf_pass_options *o;
   weft_error *err;
   bool changed;
+  /* Of prove.c: what was asked before (a value never changes what it means), and how many elements
+   * may still be computed, so that no file can keep the prover busy. */
+  struct proof {
+    int32_t value, question; /* question 0: empty */
+    bool is_true;
+    int32_t window;
+  } proofs[64];
+  size_t n_proofs, n_evaluated;
 } pass;
 
 typedef weft_status (*pass_fn)(pass *p);

@@ -14,6 +14,8 @@
 #include "graph/eval.h"
 
 enum { MAX_CONSTANTS = 24, MAX_PROBES = 160, LARGEST_CONSTANT = 1 << 15, MAX_BINDINGS = 300 };
+/* Elements computed for one graph; a real mask with a window of 4096 takes 20 million. */
+#define EVALUATION_BUDGET ((size_t)1 << 27)
 
 typedef struct probe {
   int64_t past, n_new;
@@ -206,8 +208,9 @@ static bool eval_one(prover *r, const wf_node *n) {
   if (st != WEFT_OK) return false;
   for (int32_t i = 0; i < n->n_outputs; i++) {
     if (n->outputs[i] >= 0) r->results[n->outputs[i]] = out[i];
+    r->p->n_evaluated += 64 + (out[i] ? out[i]->n : 0);
   }
-  return true;
+  return r->p->n_evaluated < EVALUATION_BUDGET;
 }
 
 /* The target's value for r->at; NULL when it can't be computed. Valid until the next call. */
@@ -271,6 +274,29 @@ static bool prove(pass *p, int32_t value, check_fn check, void *user) {
   return ok && n > 0;
 }
 
+/* ---- remembered answers ------------------------------------------------------------------ */
+
+typedef enum question { LENGTH = 1, TOTAL, POSITIONS, MASK, MASK_INVERTED } question;
+
+static const struct proof *recall(const pass *p, int32_t value, question q) {
+  for (size_t i = 0; i < p->n_proofs; i++) {
+    if (p->proofs[i].value == value && p->proofs[i].question == (int32_t)q) return &p->proofs[i];
+  }
+  return NULL;
+}
+
+static bool remember(pass *p, int32_t value, question q, bool is_true, int32_t window) {
+  if (p->n_proofs < WF_ARRAY_LEN(p->proofs)) {
+    p->proofs[p->n_proofs++] = (struct proof){value, (int32_t)q, is_true, window};
+  }
+  return is_true;
+}
+
+static bool ask(pass *p, int32_t value, question q, check_fn check) {
+  const struct proof *known = recall(p, value, q);
+  return known ? known->is_true : remember(p, value, q, prove(p, value, check, NULL), 0);
+}
+
 /* ---- questions --------------------------------------------------------------------------- */
 
 static bool is_last_position(prover *r, const wf_tensor *t, void *user) {
@@ -286,7 +312,7 @@ static bool is_total(prover *r, const wf_tensor *t, void *user) {
 }
 
 bool prove_lengths(pass *p, int32_t seqlens, int32_t total) {
-  return prove(p, seqlens, is_last_position, NULL) && prove(p, total, is_total, NULL);
+  return ask(p, seqlens, LENGTH, is_last_position) && ask(p, total, TOTAL, is_total);
 }
 
 static bool are_positions(prover *r, const wf_tensor *t, void *user) {
@@ -299,7 +325,7 @@ static bool are_positions(prover *r, const wf_tensor *t, void *user) {
   return true;
 }
 
-bool prove_positions(pass *p, int32_t value) { return prove(p, value, are_positions, NULL); }
+bool prove_positions(pass *p, int32_t value) { return ask(p, value, POSITIONS, are_positions); }
 
 typedef struct mask_rule {
   bool is_inverted;
@@ -348,9 +374,16 @@ static bool is_causal(prover *r, const wf_tensor *t, void *user) {
 
 /* A window is first seen at a long probe; the second round holds the short ones against it too. */
 bool prove_mask(pass *p, int32_t value, bool is_inverted, int32_t *window) {
+  const question q = is_inverted ? MASK_INVERTED : MASK;
+  const struct proof *known = recall(p, value, q);
   mask_rule m = {is_inverted, 0};
+  if (known) {
+    *window = known->window;
+    return known->is_true;
+  }
   if (is_inverted && p->g->values.at[value]->dtype != WF_DTYPE_BOOL) return false;
-  if (!prove(p, value, is_causal, &m)) return false;
+  const bool is_true =
+      prove(p, value, is_causal, &m) && (m.window == 0 || prove(p, value, is_causal, &m));
   *window = m.window;
-  return m.window == 0 || prove(p, value, is_causal, &m);
+  return remember(p, value, q, is_true, m.window);
 }
