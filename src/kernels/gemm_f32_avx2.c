@@ -93,7 +93,6 @@ static void store_rows(const float *bias, const wf_epilogue *e, int64_t r0, int6
 /* One row: two groups side by side, weights widened where they are read. */
 WF_INLINE void one_row(int format, int n_groups, int64_t k, const uint8_t *w, size_t group_bytes,
                        const float *x, float *totals) {
-  const int size = format == WF_WEIGHT_F32 ? 4 : 2;
   __m256 total[2][2], part[2][2];
 
   WF_UNROLL_ALL
@@ -107,7 +106,6 @@ WF_INLINE void one_row(int format, int n_groups, int64_t k, const uint8_t *w, si
       WF_UNROLL_ALL
       for (int g = 0; g < n_groups; g++) {
         const uint8_t *at = w + (size_t)g * group_bytes;
-        _mm_prefetch((const char *)at + i * NR * size + 1024, _MM_HINT_T0);
         part[g][0] = _mm256_fmadd_ps(v, load_8(format, at, i * NR), part[g][0]);
         part[g][1] = _mm256_fmadd_ps(v, load_8(format, at, i * NR + 8), part[g][1]);
       }

@@ -245,10 +245,12 @@ void wf_weight_gather(const wf_weight_desc *desc, const int32_t *ids, int64_t n_
     }
     for (int64_t k = 0; k < desc->k; k++) {
       const int64_t at = desc->is_transposed ? k * desc->n + id : id * desc->k + k;
+      const uint8_t *data = desc->data; /* a model file aligns its elements to nothing */
       if (desc->format == WF_WEIGHT_F32) {
-        out[k] = ((const float *)desc->data)[at];
+        memcpy(out + k, data + (size_t)at * 4, 4);
       } else {
-        const uint16_t v = ((const uint16_t *)desc->data)[at];
+        uint16_t v;
+        memcpy(&v, data + (size_t)at * 2, 2);
         out[k] = desc->format == WF_WEIGHT_F16 ? wf_f16_widen(v) : wf_bf16_widen(v);
       }
     }

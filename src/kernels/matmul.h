@@ -47,7 +47,8 @@ typedef struct wf_weight_desc {
   wf_weight_format format;
   int64_t n, k;
   /* Dense formats. is_transposed: data is [K, N] (an ONNX MatMul's B) instead of [N, K]. */
-  const void *data; /* dense elements, or NBITS blobs [N, n_blocks, block_size * bits / 8] */
+  /* Dense elements, or NBITS blobs [N, n_blocks, block_size * bits / 8]; any alignment. */
+  const void *data;
   bool is_transposed;
   /* NBITS. n_blocks = ceil(K / block_size). w = (q - zero) * scale + offset. */
   int bits, block_size;
@@ -128,6 +129,12 @@ void wf_matmul_run(const wf_packed_weight *w, int64_t m, const void *act, float 
 /* Rows [of an NBITS or dense table] as fp32: y[i, :] = w[ids[i], :], the embedding gather.
  * `desc->n` is the vocabulary; ids must lie in range (the caller has checked). */
 void wf_weight_gather(const wf_weight_desc *desc, const int32_t *ids, int64_t n_ids, float *y,
+                      int64_t ldy);
+
+/* The same rows, bit for bit, out of the packed bytes of a weight: for a head that is the embedding too, so
+ * that the table in the file need not be read again. False of a layout whose rows can't be had exactly. */
+bool wf_packed_can_gather(const wf_packed_weight *w);
+void wf_packed_gather(const wf_packed_weight *w, const int32_t *ids, int64_t n_ids, float *y,
                       int64_t ldy);
 
 /* fp32 x fp32 with both sides activations (ONNX MatMul of two computed tensors): y[m,n] = a[m,k]

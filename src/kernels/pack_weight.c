@@ -205,17 +205,32 @@ static void fill_group_nbits(const wf_pack_header *h, const wf_weight_desc *d, i
   }
 }
 
+/* Elements from [N, K] or [K, N] to [k/pair][nr][pair], one loop a size so that the copy is a move.
+ * A model file aligns its elements to nothing. */
+#define FILL_DENSE(name, type)                                                                \
+  static void name(const wf_pack_header *h, const wf_weight_desc *d, int64_t n0, type *to) {  \
+    const int64_t nr = h->nr, pair = h->is_paired ? 2 : 1;                                    \
+    const int64_t count = d->n - n0 < nr ? d->n - n0 : nr;                                    \
+    const int64_t size = (int64_t)sizeof(type);                                               \
+    const int64_t step_n = d->is_transposed ? 1 : d->k, step_k = d->is_transposed ? d->n : 1; \
+    for (int64_t k = 0; k < d->k; k++) {                                                      \
+      const uint8_t *from = (const uint8_t *)d->data + (n0 * step_n + k * step_k) * size;     \
+      type *row = to + k / pair * nr * pair + k % pair;                                       \
+      for (int64_t c = 0; c < count; c++) {                                                   \
+        memcpy(row + c * pair, from + c * step_n * size, sizeof(type));                       \
+      }                                                                                       \
+    }                                                                                         \
+  }
+
+FILL_DENSE(fill_dense_32, uint32_t)
+FILL_DENSE(fill_dense_16, uint16_t)
+
 static void fill_group_dense(const wf_pack_header *h, const wf_weight_desc *d, int64_t n0,
                              uint8_t *at) {
-  const size_t size = d->format == WF_WEIGHT_F32 ? 4 : 2;
-  const int64_t pair = h->is_paired ? 2 : 1;
-
-  for (int64_t k = 0; k < d->k; k++) {
-    for (int64_t c = 0; c < h->nr && n0 + c < d->n; c++) {
-      const int64_t from = d->is_transposed ? k * d->n + n0 + c : (n0 + c) * d->k + k;
-      const int64_t to = (k / pair * h->nr + c) * pair + k % pair;
-      memcpy(at + (size_t)to * size, (const uint8_t *)d->data + (size_t)from * size, size);
-    }
+  if (d->format == WF_WEIGHT_F32) {
+    fill_dense_32(h, d, n0, (uint32_t *)(void *)at);
+  } else {
+    fill_dense_16(h, d, n0, (uint16_t *)(void *)at);
   }
 }
 
@@ -237,8 +252,11 @@ static void fill_ref(const wf_pack_header *h, const wf_weight_desc *d, uint8_t *
 }
 
 void wf_pack_fill(const wf_pack_header *h, const wf_weight_desc *d, uint8_t *packed) {
-  memset(packed, 0, h->total_bytes);
+  /* Whatever the loops below leave out is zeros, so that equal weights give equal bytes; but a full
+   * group writes all but its tail itself, and the whole is too large to be written twice. */
+  memset(packed, 0, h->nr ? h->groups_at : h->total_bytes);
   memcpy(packed, h, sizeof *h);
+  if (h->bias_at) memset(packed + h->bias_at, 0, h->total_bytes - h->bias_at);
   if (h->bias_at) memcpy(packed + h->bias_at, d->bias, (size_t)d->n * 4);
   if (h->nr == 0) {
     fill_ref(h, d, packed);
@@ -246,6 +264,11 @@ void wf_pack_fill(const wf_pack_header *h, const wf_weight_desc *d, uint8_t *pac
   }
   uint8_t *group = packed + h->groups_at;
   for (int64_t n0 = 0; n0 < d->n; n0 += h->nr, group += h->group_bytes) {
+    if (d->n - n0 < h->nr) {
+      memset(group, 0, h->group_bytes);
+    } else {
+      memset(group + h->group_bytes - GROUP_ALIGN, 0, GROUP_ALIGN);
+    }
     if (d->format == WF_WEIGHT_NBITS) {
       fill_group_nbits(h, d, n0, group);
     } else {

@@ -74,8 +74,9 @@ static void fill_nbits(fixture *f, fold_kind fold, bool half_scales, uint64_t *s
   const int64_t row_bytes = nb * d->block_size * d->bits / 8;
   const int64_t zero_bytes = (nb * d->bits + 7) / 8;
   const int mask = (1 << d->bits) - 1;
-  uint8_t *q = f->data = xcalloc((size_t)(d->n * row_bytes), 1);
+  uint8_t *q = f->data = xcalloc((size_t)(d->n * row_bytes) + 1, 1);
 
+  q++;
   for (int64_t i = 0; i < d->n * row_bytes; i++) q[i] = (uint8_t)next_random(s);
   memset(q, 0, (size_t)row_bytes); /* the extremes, in the first two rows */
   if (d->n > 1) memset(q + row_bytes, 0xff, (size_t)row_bytes);
@@ -98,7 +99,7 @@ static void fill_nbits(fixture *f, fold_kind fold, bool half_scales, uint64_t *s
       f->offsets[b * d->n + n] = m + (float)(1 << (d->bits - 1)) * f->scales[n * nb + b];
     }
   }
-  d->data = f->data;
+  d->data = q;
   d->scales = f->scales;
   if (fold == ZEROS || fold == ZEROS_OFFSETS) d->zeros_packed = f->zeros;
   if (fold == ZEROS_FLOAT) d->zeros_float = f->zeros_float;
@@ -127,7 +128,8 @@ static void fill_nbits(fixture *f, fold_kind fold, bool half_scales, uint64_t *s
 static void fill_dense(fixture *f, uint64_t *s) {
   wf_weight_desc *d = &f->d;
   const size_t size = d->format == WF_WEIGHT_F32 ? 4 : 2;
-  uint8_t *data = f->data = xcalloc((size_t)(d->n * d->k), size);
+  uint8_t *data = f->data = xcalloc((size_t)(d->n * d->k) + 1, size);
+  data++; /* a model file aligns its elements to nothing */
 
   for (int64_t n = 0; n < d->n; n++) {
     for (int64_t k = 0; k < d->k; k++) {
@@ -216,6 +218,15 @@ static packed pack(const wf_weight_desc *d, wf_matmul_mode mode, wf_cpu_level le
   memset(p.bytes, GUARD_BYTE, p.n_bytes + GUARD);
   wf_weight_pack(&p.w, d, p.bytes);
   for (int i = 0; i < GUARD; i++) assert_int_equal(p.bytes[p.n_bytes + (size_t)i], GUARD_BYTE);
+
+  /* Whatever lay there before, equal weights give equal bytes. */
+  uint8_t *again = wf_alloc_aligned(p.n_bytes, 64);
+  assert_non_null(again);
+  memset(again, 0x3c, p.n_bytes);
+  wf_weight_pack(&p.w, d, again);
+  assert_memory_equal(again, p.bytes, p.n_bytes);
+  wf_weight_attach(&p.w, p.bytes);
+  wf_free(again);
   return p;
 }
 
