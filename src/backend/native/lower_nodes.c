@@ -462,6 +462,22 @@ static bool dense_table(wf_lowering *l, const wf_node *n, wf_table *t) {
   return true;
 }
 
+/* The packed head that is this very table, so that the file's copy is never read beside it. */
+static const wf_packed_weight *tied_head(const wf_lowering *l, const wf_table *t) {
+  for (size_t i = 0; i < l->c->n_weights; i++) {
+    const wf_weight *w = &l->c->weights[i];
+    const wf_tensor *data = w->n_parts == 1 ? w->parts[0].data : NULL;
+    if (!data || data->data != t->desc.data || w->n != t->n || w->k != t->width) continue;
+    const bool is_nbits = t->desc.format == WF_WEIGHT_NBITS;
+    if (is_nbits && (w->bits != t->desc.bits || w->block_size != t->desc.block_size)) continue;
+    if (is_nbits && (!w->parts[0].scales || wf_const_f32(l->c, w->parts[0].scales) != t->desc.scales)) {
+      continue;
+    }
+    if (wf_packed_can_gather(&w->packed)) return &w->packed;
+  }
+  return NULL;
+}
+
 weft_status wf_lower_gather(wf_lowering *l, const wf_node *n, bool *is_done, weft_error *err) {
   if (!is_ids(l, wf_node_input(n, 1))) return WEFT_OK;
   wf_table *t = wf_arena_calloc(l->c->arena, 1, sizeof *t);
@@ -475,6 +491,7 @@ weft_status wf_lower_gather(wf_lowering *l, const wf_node *n, bool *is_done, wef
   }
   *is_done = true;
   wf_place y;
+  t->packed = tied_head(l, t);
   if (l->c->ids_limit == 0 || t->n < l->c->ids_limit) l->c->ids_limit = t->n;
   WF_RETURN_IF_ERROR(wf_lower_place(l, wf_node_output(n, 0), axis, width, &y, err));
   wf_step s = {.fn = wf_step_gather, .split = WF_SPLIT_ROWS, .axis = axis, .n_out = 1,

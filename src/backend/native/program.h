@@ -62,6 +62,7 @@ typedef struct wf_weight {
 typedef struct wf_table {
   wf_weight_desc desc;
   int64_t n, width;
+  const wf_packed_weight *packed; /* the same table as a tied head has it; NULL: read from desc */
 } wf_table;
 
 /* ---- steps --------------------------------------------------------------------------------- */

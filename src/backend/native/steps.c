@@ -26,8 +26,13 @@ static int64_t ld(const wf_exec *x, wf_loc l) { return x->c->slots[l.slot].width
 void wf_step_gather(wf_exec *x, const wf_step *s, const wf_member *m) {
   const span r = rows_of(x, s, m);
   if (r.begin == r.end) return;
-  wf_weight_gather(&s->as.gather.table->desc, x->ids + r.begin, r.end - r.begin,
-                   at(x, s->out[0], r.begin), ld(x, s->out[0]));
+  const wf_table *t = s->as.gather.table;
+  float *y = at(x, s->out[0], r.begin);
+  if (t->packed) {
+    wf_packed_gather(t->packed, x->ids + r.begin, r.end - r.begin, y, ld(x, s->out[0]));
+  } else {
+    wf_weight_gather(&t->desc, x->ids + r.begin, r.end - r.begin, y, ld(x, s->out[0]));
+  }
 }
 
 void wf_step_norm(wf_exec *x, const wf_step *s, const wf_member *m) {
