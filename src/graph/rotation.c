@@ -205,3 +205,49 @@ int32_t before_rotation(pass *p, int32_t value, rotation *r) {
   *r = (rotation){.cos = -1, .sin = -1};
   return value;
 }
+
+/* RotaryEmbedding of either domain over [B, S, heads * size] as a node of its own. */
+static weft_status from_flat(pass *p, wf_node *n) {
+  wf_graph *g = p->g;
+  const bool is_ms = n->op == WF_OP_MS_ROTARY_EMBEDDING;
+  const int32_t x = wf_node_input(n, 0), positions = wf_node_input(n, is_ms ? 1 : 3);
+  const int32_t in[3] = {x, wf_node_input(n, is_ms ? 2 : 1), wf_node_input(n, is_ms ? 3 : 2)};
+  if (x < 0 || in[1] < 0 || in[2] < 0 || positions < 0 || g->values.at[x]->rank != 3)
+    return WEFT_OK;
+  if (wf_node_attr_f(n, "scale", 1.0f) != 1.0f || wf_node_attr_i(n, "is_packed_batching", 0)) {
+    return WEFT_OK;
+  }
+  const int64_t half = last_dim(g, in[1]), width = last_dim(g, x);
+  int64_t heads = wf_node_attr_i(n, "num_heads", 0);
+  const int64_t dim = wf_node_attr_i(n, "rotary_embedding_dim", 0);
+  if (half < 1 || half > 4096 || width < 2 || last_dim(g, in[2]) != half) return WEFT_OK;
+  if (heads == 0 && dim == 0) heads = width / (2 * half);
+  if (heads < 1 || heads > 4096 || width % heads || width / heads < 2 * half) return WEFT_OK;
+  if (dim ? dim != 2 * half : width / heads != 2 * half) return WEFT_OK;
+  if (g->values.at[in[1]]->rank != 2 || !prove_positions(p, positions)) return WEFT_OK;
+  const int32_t out = n->outputs[0];
+  const wf_rotary_params params = {
+      .kind = wf_node_attr_i(n, "interleaved", 0) ? WF_ROTARY_INTERLEAVED : WF_ROTARY_HALF,
+      .index = WF_ROTARY_BY_POSITION,
+      .dim = (int32_t)(2 * half),
+      .n_heads = (int32_t)heads,
+      .head_dim = (int32_t)(width / heads)};
+  const wf_str name = n->name;
+  graph_kill(g, n);
+  wf_node *made = graph_new_node(g, WF_OP_WEFT_ROTARY, 3, in, 1, &out);
+  if (!made) return graph_no_memory(p->err);
+  made->as.rotary = params;
+  made->name = name;
+  p->changed = true;
+  return WEFT_OK;
+}
+
+weft_status pass_rotary(pass *p) {
+  if (!p->o || !p->o->ports) return WEFT_OK;
+  FOR_NODES(p, n) {
+    if (n->op == WF_OP_MS_ROTARY_EMBEDDING || n->op == WF_OP_ROTARY_EMBEDDING) {
+      WF_RETURN_IF_ERROR(from_flat(p, n));
+    }
+  }
+  return WEFT_OK;
+}

@@ -108,6 +108,19 @@ static void the_head_is_computed_for_selected_rows_only(void **state) {
   }
 }
 
+static void a_rotation_outside_of_grouped_attention_reads_tables_by_position(void **state) {
+  opened o = {0};
+  size_t counts[WF_OP_COUNT];
+  (void)state;
+  open_packed(&o, "grouped");
+  wf_graph_count(o.g, counts);
+  assert_true(o.packed.is_packed);
+  assert_int_equal(counts[WF_OP_WEFT_ATTENTION], 2);
+  assert_int_equal(counts[WF_OP_WEFT_ROTARY], 4);
+  assert_int_equal(o.packed.positions, -1); /* the tables are read at past length + index */
+  close_packed(&o);
+}
+
 static void a_graph_with_statistics_over_the_sequence_is_not_packed_and_says_why(void **state) {
   opened o = {0};
   size_t counts[WF_OP_COUNT];
@@ -164,6 +177,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_exported_decoder_is_recognised_and_packed),
       cmocka_unit_test(the_head_is_computed_for_selected_rows_only),
+      cmocka_unit_test(a_rotation_outside_of_grouped_attention_reads_tables_by_position),
       cmocka_unit_test(a_graph_with_statistics_over_the_sequence_is_not_packed_and_says_why),
       cmocka_unit_test(a_memory_plan_reuses_buffers_and_never_overlaps_live_values),
   };

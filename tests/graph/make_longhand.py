@@ -264,6 +264,8 @@ def attention(g, x, layer, cos, sin, mask, kind, batch, seq, o):
     q = apart(q, heads, o["qk_norm"] and "q_norm")
     k = apart(k, kv, o["qk_norm"] and "k_norm")
     v = apart(v, kv, None)
+    if o["operator"] == "gqa":
+        return grouped_operator(g, q, k, v, layer, batch, seq, o)
     q, k = rotate(g, q, cos, sin, size, o), rotate(g, k, cos, sin, size, o)
     if o["operator"]:
         return attention_operator(g, q, k, v, layer, mask, batch, seq, o)
@@ -314,6 +316,20 @@ def attention_operator(g, q, k, v, layer, mask, batch, seq, o):
     return g.linear(y, f"l{layer}.o", heads * size, HIDDEN), (k, v)
 
 
+def grouped_operator(g, q, k, v, layer, batch, seq, o):
+    """The builder's form without rotation inside: RotaryEmbedding, then GroupQueryAttention."""
+    heads, kv, size = o["heads"], o["kv"], o["size"]
+    flat = lambda t, n: g.op("Reshape", g.op("Transpose", t, perm=[0, 2, 1, 3]), g.i64(0, 0, n * size))
+    angles = np.outer(np.arange(64), 1 / 10000.0 ** (np.arange(0, size, 2) / size))
+    c, s = g.const(np.cos(angles).astype(g.ftype)), g.const(np.sin(angles).astype(g.ftype))
+    turn = lambda t, n: g.op("RotaryEmbedding", flat(t, n), "position_ids", c, s, domain="com.microsoft", num_heads=n, rotary_embedding_dim=size)
+    seqlens = g.op("Cast", g.op("Sub", g.op("ReduceSum", "attention_mask", g.i64(1), keepdims=0), g.i64(1)), to=T.INT32)
+    total = g.op("Cast", g.dim("attention_mask", 1), to=T.INT32)
+    y, k, v = g.op("GroupQueryAttention", turn(q, heads), turn(k, kv), flat(v, kv), f"past_key_values.{layer}.key",
+                   f"past_key_values.{layer}.value", seqlens, total, n_out=3, domain="com.microsoft", num_heads=heads, kv_num_heads=kv)
+    return g.linear(y, f"l{layer}.o", heads * size, HIDDEN), (k, v)
+
+
 def mlp(g, x, layer, o):
     if o["packed"]:
         both = g.linear(x, f"l{layer}.gate_up", HIDDEN, 2 * INTER)
@@ -353,6 +369,7 @@ MODELS = {
     "qdq4": dict(weights="qdq4", mask="bool", opset=21, recip=True),
     "nbits": dict(weights="nbits", bias=True),
     "dynamic": dict(weights="dynamic"),
+    "grouped": dict(operator="gqa", opset=21),
     "operator": dict(operator="heads", mask="bool", opset=23, recip=True),
     "operator_flat": dict(operator="flat", mask="old", opset=23, recip=True),
 }
@@ -377,7 +394,7 @@ def build(name, seed=7):
         positions = g.op("Unsqueeze", g.op("Range", past, total, g.const(np.array(1, np.int64))), g.i64(0))
         positions = g.op("Expand", positions, g.shape_of(batch, seq))
     rope = [cos_sin(g, positions, o["size"], t, o, batch) for t in ([10000.0, 1e6] if o["gemma"] else [10000.0])]
-    masks = [MASKS[o["mask"]](g, seq, total, past, batch, w, o) for w in ([0, o["window"]] if o["window"] else [0])]
+    masks = [(None, None)] if o["operator"] == "gqa" else [MASKS[o["mask"]](g, seq, total, past, batch, w, o) for w in ([0, o["window"]] if o["window"] else [0])]
     presents = []
     for i in range(LAYERS):
         m, kind = masks[i % len(masks)]
