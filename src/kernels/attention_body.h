@@ -124,14 +124,23 @@ WF_INLINE void pack_rows(const wf_kv_type type, const unsigned char *const row[P
 static void pack_keys(const span_state *st, int64_t tile, int64_t begin, int64_t end) {
   const wf_attention_span *s = st->s;
   const wf_kv_layer *layer = s->layer;
+  const size_t stride = (size_t)st->dim * wf_kv_element_bytes(layer->type);
   for (int64_t at = tile + (begin - tile) / PACK_N * PACK_N; at < end; at += PACK_N) {
     const unsigned char *row[PACK_N];
-    float scale[PACK_N];
-    for (int i = 0; i < PACK_N; i++) {
-      const int64_t t = at + i < begin ? begin : at + i < end ? at + i : end - 1;
-      float *from;
-      row[i] = wf_kv_at(layer, s->row, t, s->kv_head, 0, &from);
-      scale[i] = from ? *from : 1.0f;
+    float scale[PACK_N] = {0.0f}, *from; /* read for q8 only */
+    if (at >= begin && at + PACK_N <= end && layer->block_tokens >= PACK_N) {
+      /* the usual case: all in one block, one after the other */
+      row[0] = wf_kv_at(layer, s->row, at, s->kv_head, 0, &from);
+      for (int i = 1; i < PACK_N; i++) row[i] = row[i - 1] + stride;
+      if (from) memcpy(scale, from, sizeof scale);
+      if (layer->type == WF_KV_F32 && at + 2 * PACK_N <= end && layer->block_tokens >= TILE)
+        for (size_t b = 0; b < PACK_N * stride; b += 64) WF_PREFETCH(row[0] + PACK_N * stride + b);
+    } else {
+      for (int i = 0; i < PACK_N; i++) {
+        const int64_t t = at + i < begin ? begin : at + i < end ? at + i : end - 1;
+        row[i] = wf_kv_at(layer, s->row, t, s->kv_head, 0, &from);
+        if (from) scale[i] = *from;
+      }
     }
     float *to = st->key + (at - tile);
     switch (layer->type) {
@@ -160,6 +169,8 @@ WF_INLINE void unpack_value(const wf_kv_type type, const unsigned char *from, fl
     v_store(to + d, v);
   }
   for (; d < n; d++) to[d] = scalar_element(type, from + (size_t)d * bytes, scale);
+  /* Padding columns are multiplied and thrown away; they need only be numbers. */
+  for (; d % VF_N != 0; d++) to[d] = 0.0f;
 }
 
 /* Values [begin, end) as fp32 rows; returns row `begin`, its stride in *ld. An fp32 tile that lies
@@ -167,14 +178,21 @@ WF_INLINE void unpack_value(const wf_kv_type type, const unsigned char *from, fl
 static const float *values_of(const span_state *st, int64_t begin, int64_t end, int64_t *ld) {
   const wf_attention_span *s = st->s;
   const wf_kv_layer *layer = s->layer;
-  float *scale;
+  float *scale = NULL;
   if (layer->type == WF_KV_F32 && layer->block_tokens >= TILE && st->dim_v % VF_N == 0) {
     *ld = st->dim_v;
     return (const float *)(const void *)wf_kv_at(layer, s->row, begin, s->kv_head, 1, &scale);
   }
   *ld = st->ldv;
+  const unsigned char *from = NULL;
+  const size_t stride = (size_t)st->dim_v * wf_kv_element_bytes(layer->type);
   for (int64_t t = begin; t < end; t++) {
-    const unsigned char *from = wf_kv_at(layer, s->row, t, s->kv_head, 1, &scale);
+    if (t == begin || (t & (int64_t)(layer->block_tokens - 1)) == 0) {
+      from = wf_kv_at(layer, s->row, t, s->kv_head, 1, &scale);
+    } else {
+      from += stride;
+      if (scale) scale++;
+    }
     float *to = st->value + (t - begin) * st->ldv;
     switch (layer->type) {
       case WF_KV_F32:
@@ -191,34 +209,43 @@ static const float *values_of(const span_state *st, int64_t begin, int64_t end, 
   return st->value;
 }
 
-static float exp_one(float x) { return v_first(v_exp(v_set1(x))); }
+static float exp_one(float x) { return v_first(v_exp_weight(v_set1(x))); }
 
-/* Scores [lo, hi) of one row's tile become weights; maximum, sum and correction follow. */
-static void weigh_row(const span_state *st, int64_t r, float *score) {
+/* Scores [lo, hi) of one row's tile become weights; maximum, sum and correction follow. is_whole
+ * says that the row sees the whole tile, which spares the masks. */
+WF_INLINE void weigh(const span_state *st, int64_t r, float *score, const int is_whole) {
   const wf_attention_spec *p = st->s->spec;
-  const int64_t lo = st->lo[r], hi = st->hi[r];
+  const int64_t lo = is_whole ? 0 : st->lo[r], hi = is_whole ? TILE : st->hi[r];
   const int64_t first = lo / VF_N * VF_N;
   const vf scale = v_set1(p->scale), low = v_set1((float)lo), high = v_set1((float)hi);
-  const vf cap = v_set1(p->softcap), inverse_cap = v_set1(1.0f / p->softcap);
   vf max = v_set1(-INFINITY), sum = v_zero();
   for (int64_t j = first; j < hi; j += VF_N) {
     vf x = v_mul(v_load(score + j), scale);
-    if (p->softcap > 0.0f) x = v_mul(cap, v_tanh(v_mul(x, inverse_cap)));
-    const vf at = v_add(v_iota(), v_set1((float)j));
-    x = v_select(v_and(v_ge(at, low), v_lt(at, high)), x, v_set1(-INFINITY));
+    if (p->softcap > 0.0f) x = v_mul(v_set1(p->softcap), v_tanh(v_div(x, v_set1(p->softcap))));
+    if (!is_whole) {
+      const vf at = v_add(v_iota(), v_set1((float)j));
+      x = v_select(v_and(v_ge(at, low), v_lt(at, high)), x, v_set1(-INFINITY));
+    }
     v_store(score + j, x);
     max = v_max(x, max);
   }
   const float old = st->max[r], tile_max = v_hmax(max);
   const float top = tile_max > old ? tile_max : old;
   for (int64_t j = first; j < hi; j += VF_N) {
-    const vf w = v_exp(v_sub(v_load(score + j), v_set1(top)));
+    const vf w = v_exp_weight(v_sub(v_load(score + j), v_set1(top)));
     v_store(score + j, w);
     sum = v_add(sum, w);
   }
   st->max[r] = top;
-  st->correction[r] = exp_one(old - top);
+  st->correction[r] = old == top ? 1.0f : exp_one(old - top);
   st->sum[r] = fmaf(st->sum[r], st->correction[r], v_sum(sum));
+}
+
+static void weigh_row(const span_state *st, int64_t r, float *score) {
+  if (st->lo[r] == 0 && st->hi[r] == TILE)
+    weigh(st, r, score, 1);
+  else
+    weigh(st, r, score, 0);
 }
 
 /* acc += weights * values for rows [r, r + n): keys that all of them see go through together, those
@@ -356,8 +383,9 @@ static void lay_out(span_state *st, const wf_attention_span *s) {
                      .ldq = wf_round_up(s->layer->head_dim, 16)};
   const uintptr_t misfit = (uintptr_t)s->scratch & 63;
   float *at = (float *)(void *)((unsigned char *)s->scratch + (misfit ? 64 - misfit : 0));
-  st->key = at, at += TILE * st->ldq;
-  st->value = at, at += TILE * st->ldv;
+  /* Keys are done with when values are unpacked: one tile's memory serves both and stays in L1. */
+  st->key = st->value = at;
+  at += TILE * (st->ldq > st->ldv ? st->ldq : st->ldv);
   st->q = at, at += st->n_rows * st->ldq;
   st->score = at, at += st->n_rows * TILE;
   st->acc = at, at += st->n_rows * st->ldv;
@@ -379,10 +407,6 @@ static void span(const wf_attention_span *s) {
     const int64_t token = s->row->start + s->token_begin + r / st.group;
     memcpy(st.q + r * st.ldq, s->q + token * s->ldq + head * st.dim, (size_t)st.dim * sizeof *st.q);
   }
-  /* Padding columns of the values are multiplied and thrown away; they need only be numbers. */
-  if (st.dim_v != st.ldv)
-    for (int64_t t = 0; t < TILE; t++)
-      for (int64_t d = st.dim_v; d < st.ldv; d++) st.value[t * st.ldv + d] = 0.0f;
   for (int64_t super = s->super_begin; super < s->super_end; super++) {
     for (int64_t r = 0; r < st.n_rows; r++) {
       st.max[r] = -INFINITY;

@@ -51,6 +51,11 @@ WF_INLINE vf v_pow2(vf n) {
   const __m256i e = _mm256_castps_si256(v_add(n, v_set1(0x1.8p23f + 127.0f)));
   return _mm256_castsi256_ps(_mm256_slli_epi32(e, 23));
 }
+/* p * 2^n where t = 0x1.8p23 + n; the result must be a normal number */
+WF_INLINE vf v_scale(vf p, vf t) {
+  const __m256i e = _mm256_slli_epi32(_mm256_castps_si256(t), 23);
+  return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), e));
+}
 
 WF_INLINE __m256i tail_mask(int64_t n) {
   return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));

@@ -51,6 +51,11 @@ WF_INLINE vf v_pow2(vf n) {
   const __m512i e = _mm512_castps_si512(v_add(n, v_set1(0x1.8p23f + 127.0f)));
   return _mm512_castsi512_ps(_mm512_slli_epi32(e, 23));
 }
+/* p * 2^n where t = 0x1.8p23 + n; the result must be a normal number */
+WF_INLINE vf v_scale(vf p, vf t) {
+  const __m512i e = _mm512_slli_epi32(_mm512_castps_si512(t), 23);
+  return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(p), e));
+}
 
 WF_INLINE __mmask16 tail_mask(int64_t n) { return (__mmask16)((1u << n) - 1u); }
 WF_INLINE vf v_load_n(const float *p, int64_t n) { return _mm512_maskz_loadu_ps(tail_mask(n), p); }

@@ -48,6 +48,11 @@ WF_INLINE vf v_pow2(vf n) {
   const int32x4_t e = vaddq_s32(vcvtnq_s32_f32(n), vdupq_n_s32(127));
   return vreinterpretq_f32_s32(vshlq_n_s32(e, 23));
 }
+/* p * 2^n where t = 0x1.8p23 + n; the result must be a normal number */
+WF_INLINE vf v_scale(vf p, vf t) {
+  const int32x4_t e = vshlq_n_s32(vreinterpretq_s32_f32(t), 23);
+  return vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(p), e));
+}
 
 WF_INLINE vf v_load_n(const float *p, int64_t n) {
   float lane[4] = {0.0f, 0.0f, 0.0f, 0.0f};

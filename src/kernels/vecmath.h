@@ -5,6 +5,17 @@
 #ifndef WF_KERNELS_VECMATH_H
 #define WF_KERNELS_VECMATH_H
 
+/* e^r for |r| <= ln 2 / 2 */
+WF_INLINE vf v_exp_reduced(vf r) {
+  vf p = v_set1(1.395072524e-03f);
+  p = v_fma(p, r, v_set1(8.369024924e-03f));
+  p = v_fma(p, r, v_set1(4.166620229e-02f));
+  p = v_fma(p, r, v_set1(1.666651771e-01f));
+  p = v_fma(p, r, v_set1(5.000000096e-01f));
+  p = v_fma(v_mul(p, r), r, r);
+  return v_add(p, v_set1(1.0f));
+}
+
 /* e^x over the whole range: subnormal results are right, e^-inf = 0, overflow gives inf. */
 WF_INLINE vf v_exp(vf x) {
   /* e^-104 rounds to 0 and e^89 to inf, so the ends need no cases of their own */
@@ -12,16 +23,21 @@ WF_INLINE vf v_exp(vf x) {
   const vf n = v_round(v_mul(x, v_set1(0x1.715476p+0f)));
   vf r = v_fnma(n, v_set1(0x1.62e4p-1f), x); /* ln 2 in two parts; n times the first is exact */
   r = v_fnma(n, v_set1(0x1.7f7d1cp-20f), r);
-  vf p = v_set1(1.395072524e-03f);
-  p = v_fma(p, r, v_set1(8.369024924e-03f));
-  p = v_fma(p, r, v_set1(4.166620229e-02f));
-  p = v_fma(p, r, v_set1(1.666651771e-01f));
-  p = v_fma(p, r, v_set1(5.000000096e-01f));
-  p = v_fma(v_mul(p, r), r, r);
-  p = v_add(p, v_set1(1.0f));
   /* 2^n as two factors: n reaches -150 and 128, beyond what one exponent holds */
   const vf half = v_floor(v_mul(n, v_set1(0.5f)));
-  return v_mul(v_mul(p, v_pow2(half)), v_pow2(v_sub(n, half)));
+  return v_mul(v_mul(v_exp_reduced(r), v_pow2(half)), v_pow2(v_sub(n, half)));
+}
+
+/* e^x for x <= 0, the weights of a softmax: what would be below 2^-125 is 0, which no sum that
+ * holds e^0 can tell. e^0 is exactly 1. */
+WF_INLINE vf v_exp_weight(vf x) {
+  const vf bound = v_set1(-86.5f);
+  const vf y = v_max(bound, x), magic = v_set1(0x1.8p23f);
+  const vf t = v_fma(y, v_set1(0x1.715476p+0f), magic); /* rounds to a whole number of ln 2 */
+  const vf n = v_sub(t, magic);
+  vf r = v_fnma(n, v_set1(0x1.62e4p-1f), y);
+  r = v_fnma(n, v_set1(0x1.7f7d1cp-20f), r);
+  return v_select(v_lt(x, bound), v_zero(), v_scale(v_exp_reduced(r), t));
 }
 
 WF_INLINE vf v_sigmoid(vf x) { return v_div(v_set1(1.0f), v_add(v_set1(1.0f), v_exp(v_neg(x)))); }
