@@ -4,8 +4,8 @@
 #   beside   a file that names what it defines through WF_KERNEL(name) yields name_emu; the objects are
 #            linked into the kernel tests beside the real ones, and WF_HAVE_EMULATED_AVX512 tells the
 #            tests that those names exist;
-#   instead  any other file takes the real one's place in a second library, and each test that asks for
-#            WF_EMULATE_AVX512 is built again over it as x_test_emu.
+#   instead  any other file's object is linked before the library and so takes the real one's place, in
+#            each test that asks for WF_EMULATE_AVX512, built again as x_test_emu.
 file(GLOB avx512_files CONFIGURE_DEPENDS src/kernels/*_avx512*.c)
 find_path(SIMDE_INCLUDE simde/x86/avx512.h)
 set(emulated_instead FALSE)
@@ -39,14 +39,10 @@ if(WEFT_EMULATE AND avx512_files AND SIMDE_INCLUDE AND CMAKE_SYSTEM_PROCESSOR MA
   endif()
   if(instead)
     set(emulated_instead TRUE)
-    file(GLOB kernel_sources CONFIGURE_DEPENDS src/kernels/*.c)
-    list(REMOVE_ITEM kernel_sources ${replaced})
     add_library(wf_kernels_emu_files OBJECT ${instead})
     target_link_libraries(wf_kernels_emu_files PRIVATE weft_flags)
     target_compile_definitions(wf_kernels_emu_files PRIVATE WF_EMULATE_AVX512=1)
     target_compile_options(wf_kernels_emu_files PRIVATE ${avx2_flags})
-    add_library(wf_kernels_with_emulation STATIC ${kernel_sources} $<TARGET_OBJECTS:wf_kernels_emu_files>)
-    target_link_libraries(wf_kernels_with_emulation PUBLIC wf_base)
   endif()
 endif()
 
@@ -56,14 +52,12 @@ function(weft_emulated_test name file)
   if(NOT emulated_instead OR NOT asks)
     return()
   endif()
-  add_executable(${name}_emu ${file})
+  add_executable(${name}_emu ${file} $<TARGET_OBJECTS:wf_kernels_emu_files>)
   target_include_directories(${name}_emu PRIVATE tests)
   target_compile_definitions(${name}_emu PRIVATE WEFT_SOURCE_DIR="${CMAKE_SOURCE_DIR}" WF_EMULATE_AVX512=1)
-  target_link_libraries(${name}_emu PRIVATE wf_kernels_with_emulation PkgConfig::CMOCKA)
+  target_link_libraries(${name}_emu PRIVATE wf_kernels PkgConfig::CMOCKA)
   if(TARGET wf_kernels_emulated)
-    target_compile_definitions(${name}_emu PRIVATE WF_HAVE_EMULATED_AVX512=1)
-    target_link_libraries(${name}_emu PRIVATE $<TARGET_FILE:wf_kernels_emulated>)
-    add_dependencies(${name}_emu wf_kernels_emulated)
+    target_link_libraries(${name}_emu PRIVATE wf_kernels_emulated)
   endif()
   add_test(NAME kernels/${name}_emu COMMAND ${name}_emu)
   set_tests_properties(kernels/${name}_emu PROPERTIES TIMEOUT 300 LABELS "kernels;emulated")
