@@ -241,7 +241,8 @@ weft_status weft_generation_set(weft_generation *g, const int32_t *tokens, size_
          g->tokens.at[shared] == tokens[shared]) {
     shared++;
   }
-  /* the last token has to run for its logits; a graph that looks at its whole prompt gets it whole */
+  /* the last token has to run for its logits; a graph that looks at its whole prompt gets it whole
+   */
   if (shared == n_tokens && shared > 0) shared--;
   if (!g->model->info->may_chunk) shared = 0;
   g->n_rows = 0;

@@ -200,8 +200,8 @@ typedef struct wf_node {
 /* Two operators of com.microsoft may carry one more input than their standard says, put there by a
  * pass: MatMulNBits input 6 and GatherBlockQuantized input 4 are float offsets a block:
  *   MatMulNBits           y[n] += sum over blocks b of (sum of x in b) * offsets[b, n], [K/bs, N]
- *   GatherBlockQuantized  w[r, c] += offsets[r, c / bs]; offsets is [rows, blocks], or [blocks, rows]
- *                         when the node has the attribute WF_GATHER_OFFSETS_BY_BLOCK = 1 */
+ *   GatherBlockQuantized  w[r, c] += offsets[r, c / bs]; offsets is [rows, blocks], or [blocks,
+ * rows] when the node has the attribute WF_GATHER_OFFSETS_BY_BLOCK = 1 */
 enum { WF_MATMUL_NBITS_OFFSETS = 6, WF_GATHER_BLOCK_OFFSETS = 4 };
 #define WF_GATHER_OFFSETS_BY_BLOCK "weft_offsets_by_block"
 

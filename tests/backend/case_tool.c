@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs ONNX cases for tests/e2e/test_node_cases.py. Each line of stdin names a folder with model.onnx
- * and in_0, in_1 ... (int32 dtype, int32 rank, int64 dims, bytes; dtype 0: absent); out_0 ... are
- * written in the same form. One line of answer a case: "ok", or the refusal. */
+/* Runs ONNX cases for tests/e2e/test_node_cases.py. Each line of stdin names a folder with
+ * model.onnx and in_0, in_1 ... (int32 dtype, int32 rank, int64 dims, bytes; dtype 0: absent);
+ * out_0 ... are written in the same form. One line of answer a case: "ok", or the refusal. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +34,8 @@ static bool write_view(const char *path, const wf_view *v) {
   const int32_t head[2] = {(int32_t)v->dtype, v->rank};
   size_t n = 0, n_bytes = 0;
   FILE *f = fopen(path, "wb");
-  if (!f || !wf_dims_count(v->dims, (size_t)v->rank, &n) || !wf_dtype_bytes(v->dtype, n, &n_bytes)) {
+  if (!f || !wf_dims_count(v->dims, (size_t)v->rank, &n) ||
+      !wf_dtype_bytes(v->dtype, n, &n_bytes)) {
     return false;
   }
   bool ok = fwrite(head, sizeof head, 1, f) == 1;

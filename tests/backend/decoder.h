@@ -68,15 +68,20 @@ static inline weft_status decoder_open(decoder *d, const char *dir, const decode
                      &d->states[i].present_value};
     for (size_t j = 0; j < 4; j++) {
       const char *dot = strstr(forms[j], "%zu");
-      snprintf(d->names[4 * i + j], sizeof d->names[0], "%.*s%zu%s", (int)(dot - forms[j]), forms[j],
-               i, dot + 3);
+      snprintf(d->names[4 * i + j], sizeof d->names[0], "%.*s%zu%s", (int)(dot - forms[j]),
+               forms[j], i, dot + 3);
       *to[j] = wf_str_of(d->names[4 * i + j]);
     }
   }
   d->ports.states = d->states;
-  const wf_compile_options c = {.root = dir, .model = "model.onnx", .ports = &d->ports,
-                                .exact = o->exact, .kv = o->kv, .level = o->level,
-                                .cache_dir = o->cache_dir, .report = o->report};
+  const wf_compile_options c = {.root = dir,
+                                .model = "model.onnx",
+                                .ports = &d->ports,
+                                .exact = o->exact,
+                                .kv = o->kv,
+                                .level = o->level,
+                                .cache_dir = o->cache_dir,
+                                .report = o->report};
   const weft_status st = wf_component_compile(&wf_backend_native, &d->component, &c, err);
   if (st == WEFT_OK) d->info = wf_component_describe(&wf_backend_native, d->component);
   return st;
@@ -113,8 +118,13 @@ static inline void sequence_deinit(sequence *s) {
 /* A row over n new tokens of a sequence; all or the last of them selected. */
 static inline wf_row sequence_row(const sequence *s, const int32_t *ids, int64_t n,
                                   const int32_t *selected, int64_t n_selected, float *logits) {
-  return (wf_row){.ids = ids, .n_new = n, .past = s->length, .tables = s->tables,
-                  .selected = selected, .n_selected = n_selected, .logits = logits};
+  return (wf_row){.ids = ids,
+                  .n_new = n,
+                  .past = s->length,
+                  .tables = s->tables,
+                  .selected = selected,
+                  .n_selected = n_selected,
+                  .logits = logits};
 }
 
 #endif

@@ -43,8 +43,8 @@ static int run(const decoder *d, const settings *s, const char *out, int32_t *id
   for (size_t i = 0; all && i < n_ids; i++) all[i] = (int32_t)i;
   if (!logits || !all || !sequence_init(&seq, d->info, (int64_t)n_ids + s->bench + 1)) goto out;
   if (wf_team_create(&team, s->threads, &err) != WEFT_OK ||
-      wf_backend_session_open(&wf_backend_native, &session, d->component, team,
-                              s->chunk, &err) != WEFT_OK) {
+      wf_backend_session_open(&wf_backend_native, &session, d->component, team, s->chunk, &err) !=
+          WEFT_OK) {
     fail(&err);
     goto out;
   }
@@ -53,8 +53,8 @@ static int run(const decoder *d, const settings *s, const char *out, int32_t *id
     const int64_t n = (int64_t)(n_ids - at) < s->chunk ? (int64_t)(n_ids - at) : s->chunk;
     const bool is_last = at + (size_t)n == n_ids;
     const int32_t last = (int32_t)n - 1;
-    wf_row r = sequence_row(&seq, ids + at, n, s->bench ? &last : all,
-                            s->bench ? is_last : n, s->bench ? logits : logits + at * vocab);
+    wf_row r = sequence_row(&seq, ids + at, n, s->bench ? &last : all, s->bench ? is_last : n,
+                            s->bench ? logits : logits + at * vocab);
     if (wf_backend_session_run(&wf_backend_native, session, &r, 1, &err) != WEFT_OK) {
       fail(&err);
       goto out;

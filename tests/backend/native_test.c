@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The native backend on toy decoders (make_toys.py; logits by onnxruntime 1.31.1): right values, and
- * bits that depend on nothing but the row. */
+/* The native backend on toy decoders (make_toys.py; logits by onnxruntime 1.31.1): right values,
+ * and bits that depend on nothing but the row. */
 #include "support/test.h"
 
 #include <math.h>
@@ -16,7 +16,8 @@
 
 enum { VOCAB = 64, N = 40, MAX_ROWS = 64 };
 
-/* ---- counting the heap ------------------------------------------------------------------------------- */
+/* ---- counting the heap
+ * ------------------------------------------------------------------------------- */
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define COUNTS_HEAP 0
@@ -59,7 +60,8 @@ int posix_memalign(void **p, size_t a, size_t n) {
 }
 #endif
 
-/* ---- helpers --------------------------------------------------------------------------------------------- */
+/* ---- helpers
+ * --------------------------------------------------------------------------------------------- */
 
 static const char *golden(const char *name) {
   static char path[1024];
@@ -91,8 +93,9 @@ static bench open_bench(const decoder *d, int threads, int64_t max_tokens) {
   bench b = {0};
   weft_error err = {0};
   assert_ok(wf_team_create(&b.team, threads, &err), &err);
-  assert_ok(wf_backend_session_open(&wf_backend_native, &b.s, d->component, b.team, max_tokens, &err),
-            &err);
+  assert_ok(
+      wf_backend_session_open(&wf_backend_native, &b.s, d->component, b.team, max_tokens, &err),
+      &err);
   return b;
 }
 static void close_bench(bench *b) {
@@ -153,7 +156,9 @@ static void assert_near_golden(const char *name, const float *logits, double tol
   wf_free(bytes);
 }
 
-/* ---- values ------------------------------------------------------------------------------------------------ */
+/* ---- values
+ * ------------------------------------------------------------------------------------------------
+ */
 
 static void logits_of_toys_are_those_of_onnxruntime(void **state) {
   (void)state;
@@ -215,14 +220,17 @@ static void a_mean_over_the_sequence_is_named_as_what_stands_in_the_way(void **s
   decoder_close(&d);
 }
 
-/* ---- bits ---------------------------------------------------------------------------------------------------- */
+/* ---- bits
+ * ----------------------------------------------------------------------------------------------------
+ */
 
 static void chunks_and_threads_do_not_change_a_bit(void **state) {
   (void)state;
   static const int64_t chunks[] = {1, 17, 512};
   for (int fast = 0; fast < 2; fast++) {
     enum { LONG = 150 };
-    float *first = wf_calloc(LONG * VOCAB, sizeof *first), *other = wf_calloc(LONG * VOCAB, sizeof *other);
+    float *first = wf_calloc(LONG * VOCAB, sizeof *first),
+          *other = wf_calloc(LONG * VOCAB, sizeof *other);
     decoder d;
     decoder_options o = exact();
     o.exact = !fast;
@@ -268,7 +276,8 @@ static void check_rows_together(const decoder *d, int m) {
   for (int i = 0; i < m; i++) {
     const int64_t n = seq[i].length;
     read_sequence(d, &alone, i * 7, n, n, expected);
-    assert_same_bits(expected + (n - 1) * VOCAB, got + (m - 1 - i) * VOCAB, VOCAB, "a row among others");
+    assert_same_bits(expected + (n - 1) * VOCAB, got + (m - 1 - i) * VOCAB, VOCAB,
+                     "a row among others");
   }
   for (int i = 0; i < m; i++) sequence_deinit(&seq[i]);
   wf_free(expected);
@@ -322,7 +331,9 @@ static void sessions_of_two_threads_share_a_component(void **state) {
   decoder_close(&d);
 }
 
-/* ---- memory ---------------------------------------------------------------------------------------------------- */
+/* ---- memory
+ * ----------------------------------------------------------------------------------------------------
+ */
 
 static void a_warm_step_takes_nothing_from_the_heap(void **state) {
   (void)state;
@@ -407,7 +418,9 @@ static void a_cache_that_cannot_be_written_is_no_failure(void **state) {
   decoder_close(&d);
 }
 
-/* ---- refusals -------------------------------------------------------------------------------------------------- */
+/* ---- refusals
+ * --------------------------------------------------------------------------------------------------
+ */
 
 static void ids_and_positions_out_of_range_are_refused(void **state) {
   (void)state;
@@ -428,7 +441,8 @@ static void ids_and_positions_out_of_range_are_refused(void **state) {
   }
   seq.length = 256; /* the rotary tables end here */
   const wf_row r = sequence_row(&seq, &zero, 1, &zero, 1, logits);
-  assert_refused(wf_backend_session_run(&wf_backend_native, b.s, &r, 1, &err), WEFT_CONTEXT_FULL, &err);
+  assert_refused(wf_backend_session_run(&wf_backend_native, b.s, &r, 1, &err), WEFT_CONTEXT_FULL,
+                 &err);
   sequence_deinit(&seq);
   close_bench(&b);
   decoder_close(&d);
@@ -443,14 +457,16 @@ static void a_missing_operator_is_refused_by_name_domain_version_and_node(void *
   assert_non_null(mkdtemp(dir));
   snprintf(path, sizeof path, "%s/model.onnx", dir);
   wf_buf node = {0}, graph = {0}, whole = {0};
-  const char *const strings[] = {"\x0a\x01x", "\x12\x01y", "\x1a\x03odd", "\x22\x08Nonsense", "\x3a\x05other"};
+  const char *const strings[] = {"\x0a\x01x", "\x12\x01y", "\x1a\x03odd", "\x22\x08Nonsense",
+                                 "\x3a\x05other"};
   for (size_t i = 0; i < 5; i++) wf_buf_puts(&node, strings[i]);
   wf_buf_putc(&graph, 0x0a);
   wf_buf_putc(&graph, (char)node.n);
   wf_buf_add(&graph, node.at, node.n);
   wf_buf_puts(&graph, "\x12\x01g");
   /* input x and output y: float [1] */
-  static const char type[] = {0x12, 0x0a, 0x0a, 0x08, 0x08, 0x01, 0x12, 0x04, 0x0a, 0x02, 0x08, 0x01};
+  static const char type[] = {0x12, 0x0a, 0x0a, 0x08, 0x08, 0x01,
+                              0x12, 0x04, 0x0a, 0x02, 0x08, 0x01};
   for (int i = 0; i < 2; i++) {
     wf_buf_putc(&graph, i == 0 ? 0x5a : 0x62);
     wf_buf_putc(&graph, (char)(3 + sizeof type));

@@ -103,7 +103,8 @@ static inline void chain_write_tokenizer(const chain *c) {
     const char byte = (char)i;
     chain_add_entry(&b, &byte, 1, i);
   }
-  /* ids without a gap: Hugging Face gives an added token the next free id, whatever the file says */
+  /* ids without a gap: Hugging Face gives an added token the next free id, whatever the file says
+   */
   for (size_t i = 0; i < CHAIN_MAX_WORDS; i++) {
     char filler[16];
     snprintf(filler, sizeof filler, "(filler %zu)", i);

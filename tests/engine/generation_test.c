@@ -10,9 +10,14 @@
 #include "weft/weft.h"
 
 enum { VOCAB = 64, N_IDS = 40 };
-static const char *const kinds[] = {"q4", "f32",
-                                    "row"};
-enum { N_CAUSAL = 2 }; /* the third lets every token see its whole run: only whole prompts compare */ /* windowed and packed, packed, row by row */
+static const char *const kinds[] = {"q4", "f32", "row"};
+enum {
+  N_CAUSAL = 2
+};
+    /* the third lets every token see its whole run: only whole prompts compare */ /* windowed and
+                                                                                      packed,
+                                                                                      packed, row by
+                                                                                      row */
 static chain folders[3];
 static weft_model *models[3];
 static int32_t ids[N_IDS];

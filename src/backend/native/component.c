@@ -66,8 +66,13 @@ static weft_status make_graph(wf_component *c, const wf_compile_options *o, bool
   wf_folder folder = {.level = c->level, .graph = c->graph};
   const wf_pass_options passes = {.fold = wf_native_fold, .fold_user = &folder, .ports = o->ports};
   WF_RETURN_IF_ERROR(wf_graph_optimize(c->graph, &passes, err));
-  c->packed = (wf_packed){.tokens = WF_EXPR_NONE, .selected = WF_EXPR_NONE, .input_ids = -1,
-                          .inputs_embeds = -1, .positions = -1, .select = -1, .logits = -1};
+  c->packed = (wf_packed){.tokens = WF_EXPR_NONE,
+                          .selected = WF_EXPR_NONE,
+                          .input_ids = -1,
+                          .inputs_embeds = -1,
+                          .positions = -1,
+                          .select = -1,
+                          .logits = -1};
   if (o->ports && may_pack) {
     WF_RETURN_IF_ERROR(wf_graph_pack(c->graph, o->ports, &c->packed, err));
   }

@@ -92,7 +92,8 @@ weft_status wf_native_describe(wf_component *c, const wf_ports *ports, weft_erro
   return WEFT_OK;
 }
 
-/* ---- states -------------------------------------------------------------------------------------- */
+/* ---- states
+ * -------------------------------------------------------------------------------------- */
 
 static size_t plane_bytes(wf_kv_type type, int64_t kv_heads, int64_t dim) {
   const size_t n = (size_t)(kv_heads * WF_KV_BLOCK_TOKENS * dim);
@@ -137,7 +138,8 @@ static weft_status state_of_ports(const wf_component *c, size_t i, wf_packed_sta
     s->dtype = p->dtype;
   }
   if (dims[0][0] != dims[1][0]) {
-    return wf_fail(err, WEFT_PACKAGE_INVALID, "", "keys and values of layer %zu differ in heads", i);
+    return wf_fail(err, WEFT_PACKAGE_INVALID, "", "keys and values of layer %zu differ in heads",
+                   i);
   }
   s->n_kv_heads = (int32_t)dims[0][0];
   s->head_dim = (int32_t)dims[0][1];
@@ -165,7 +167,9 @@ weft_status wf_native_describe_states(wf_component *c, const wf_ports *ports, we
     if (g == info->n_groups) groups[info->n_groups++].window = s.window;
     layers[i].group = (int32_t)g;
     layers[i].window = s.window;
-    layers[i].kv = (wf_kv_layer){.type = c->kv, .kv_heads = s.n_kv_heads, .head_dim = s.head_dim,
+    layers[i].kv = (wf_kv_layer){.type = c->kv,
+                                 .kv_heads = s.n_kv_heads,
+                                 .head_dim = s.head_dim,
                                  .head_dim_v = s.head_dim_v};
     lay_out(&layers[i], &groups[g]);
   }

@@ -46,7 +46,8 @@ static weft_status store_output(const wf_folder *f, const fold_user *u, wf_dtype
   t->dims = dims;
   t->n = (size_t)wf_view_count(v);
   if (!wf_dtype_bytes(t->dtype, t->n, &t->n_bytes) || wf_dtype_held(t->dtype) != v->dtype) {
-    return wf_fail(err, WEFT_UNSUPPORTED, "", "a folded result of type %s", wf_dtype_name(t->dtype));
+    return wf_fail(err, WEFT_UNSUPPORTED, "", "a folded result of type %s",
+                   wf_dtype_name(t->dtype));
   }
   void *data = NULL;
   WF_RETURN_IF_ERROR(from_arena(u->results, t->n_bytes, &data, err));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Constant folding: the graph's passes ask for nodes whose inputs are all known. Private to native/. */
+/* Constant folding: the graph's passes ask for nodes whose inputs are all known. Private to
+ * native/. */
 #ifndef WF_NATIVE_FOLD_H
 #define WF_NATIVE_FOLD_H
 

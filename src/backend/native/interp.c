@@ -4,12 +4,14 @@
 
 #include <string.h>
 
-weft_status wf_interp_take(wf_interp *in, size_t n_bytes, wf_pool_buffer **result, weft_error *err) {
+weft_status wf_interp_take(wf_interp *in, size_t n_bytes, wf_pool_buffer **result,
+                           weft_error *err) {
   *result = wf_pool_take(&in->pool, n_bytes ? n_bytes : 1);
   return *result ? WEFT_OK : wf_fail_memory(err, n_bytes, "a tensor");
 }
 
-/* ---- frames -------------------------------------------------------------------------------------- */
+/* ---- frames
+ * -------------------------------------------------------------------------------------- */
 
 weft_status wf_frame_open(wf_interp *in, wf_frame *f, const wf_graph *g, wf_frame *parent,
                           weft_error *err) {
@@ -72,7 +74,8 @@ static void release(wf_frame *f, int32_t id) {
   h->is_set = false;
 }
 
-/* ---- products with packed weights ------------------------------------------------------------------ */
+/* ---- products with packed weights
+ * ------------------------------------------------------------------ */
 
 typedef struct product {
   const wf_weight *w;
@@ -131,14 +134,16 @@ out:
   return st;
 }
 
-/* ---- nodes -------------------------------------------------------------------------------------------- */
+/* ---- nodes
+ * -------------------------------------------------------------------------------------------- */
 
 typedef struct node_user {
   wf_interp *in;
   wf_pool_buffer *made[WF_OP_MAX_OUTPUTS];
 } node_user;
 
-static weft_status node_make(void *user, int32_t output, size_t n_bytes, void **data, weft_error *err) {
+static weft_status node_make(void *user, int32_t output, size_t n_bytes, void **data,
+                             weft_error *err) {
   node_user *u = user;
   wf_pool_unref(u->made[output]);
   u->made[output] = NULL;
@@ -165,11 +170,15 @@ static weft_status run_plain(wf_interp *in, wf_frame *f, const wf_node *n, weft_
   int32_t alias[WF_OP_MAX_OUTPUTS];
   if (n->n_inputs > MAX_INPUTS || n->n_outputs > WF_OP_MAX_OUTPUTS) {
     return wf_fail(err, WEFT_UNSUPPORTED, "", "node '%.*s' has %d inputs and %d outputs",
-                   (int)n->name.n, n->name.at ? n->name.at : "", (int)n->n_inputs, (int)n->n_outputs);
+                   (int)n->name.n, n->name.at ? n->name.at : "", (int)n->n_inputs,
+                   (int)n->n_outputs);
   }
   node_user user = {.in = in};
-  const wf_op_env env = {.level = in->s->c->level, .team = in->s->team, .user = &user,
-                         .make = node_make, .scratch = node_scratch};
+  const wf_op_env env = {.level = in->s->c->level,
+                         .team = in->s->team,
+                         .user = &user,
+                         .make = node_make,
+                         .scratch = node_scratch};
   for (int32_t i = 0; i < n->n_inputs; i++) {
     held[i] = n->inputs[i] < 0 ? NULL : wf_frame_value(f, n->inputs[i]);
     views[i] = held[i] ? &held[i]->view : NULL;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The interpreter: graphs that are not packed, node by node on dense tensors. Private to native/. */
+/* The interpreter: graphs that are not packed, node by node on dense tensors. Private to native/.
+ */
 #ifndef WF_NATIVE_INTERP_H
 #define WF_NATIVE_INTERP_H
 
@@ -59,12 +60,12 @@ void wf_frame_bind(wf_frame *f, size_t i, const wf_view *v, wf_pool_buffer *buff
 weft_status wf_frame_run(wf_interp *in, wf_frame *f, weft_error *err) WF_NODISCARD;
 /* Value of the frame, through captures; NULL when it has none. */
 const wf_held *wf_frame_value(const wf_frame *f, int32_t id);
-weft_status wf_interp_take(wf_interp *in, size_t n_bytes, wf_pool_buffer **result, weft_error *err)
-    WF_NODISCARD;
+weft_status wf_interp_take(wf_interp *in, size_t n_bytes, wf_pool_buffer **result,
+                           weft_error *err) WF_NODISCARD;
 
 /* interp_control.c: nodes with subgraphs. Results go to the frame's values. */
-weft_status wf_interp_control(wf_interp *in, wf_frame *f, const wf_node *n, weft_error *err)
-    WF_NODISCARD;
+weft_status wf_interp_control(wf_interp *in, wf_frame *f, const wf_node *n,
+                              weft_error *err) WF_NODISCARD;
 /* Sets an output value of a node; takes over the reference. */
 void wf_frame_set(wf_frame *f, int32_t id, const wf_view *v, wf_pool_buffer *buffer);
 

@@ -11,8 +11,9 @@ static bool truth(const wf_view *v) {
 }
 
 static weft_status bad(const wf_node *n, const char *why, weft_error *err) {
-  return wf_fail(err, WEFT_PACKAGE_INVALID, "", "operator %.*s (node '%.*s'): %s", (int)n->op_type.n,
-                 n->op_type.at ? n->op_type.at : "", (int)n->name.n, n->name.at ? n->name.at : "", why);
+  return wf_fail(err, WEFT_PACKAGE_INVALID, "", "operator %.*s (node '%.*s'): %s",
+                 (int)n->op_type.n, n->op_type.at ? n->op_type.at : "", (int)n->name.n,
+                 n->name.at ? n->name.at : "", why);
 }
 
 static const wf_graph *subgraph_of(const wf_node *n, const char *name) {
@@ -38,7 +39,8 @@ static weft_status take_output(const wf_node *n, const wf_frame *f, size_t i, wf
 
 static weft_status run_if(wf_interp *in, wf_frame *f, const wf_node *n, weft_error *err) {
   const wf_held *cond = wf_frame_value(f, wf_node_input(n, 0));
-  if (!cond || wf_view_count(&cond->view) != 1) return bad(n, "the condition is no single value", err);
+  if (!cond || wf_view_count(&cond->view) != 1)
+    return bad(n, "the condition is no single value", err);
   const wf_graph *g = subgraph_of(n, truth(&cond->view) ? "then_branch" : "else_branch");
   if (!g || g->outputs.n != (size_t)n->n_outputs) return bad(n, "a branch does not fit", err);
   wf_frame child;
@@ -56,7 +58,9 @@ out:
   return st;
 }
 
-/* ---- Loop ------------------------------------------------------------------------------------------------ */
+/* ---- Loop
+ * ------------------------------------------------------------------------------------------------
+ */
 
 /* A value that grows by one slice an iteration. */
 typedef struct stack {
@@ -113,7 +117,8 @@ static weft_status loop_begin(wf_frame *f, const wf_node *n, loop *l, weft_error
   const wf_held *c = wf_node_input(n, 1) >= 0 ? wf_frame_value(f, n->inputs[1]) : NULL;
   l->trips = INT64_MAX;
   if (m) {
-    if (m->view.dtype != WF_DTYPE_I64 || wf_view_count(&m->view) != 1) return bad(n, "a bad count", err);
+    if (m->view.dtype != WF_DTYPE_I64 || wf_view_count(&m->view) != 1)
+      return bad(n, "a bad count", err);
     l->trips = *(const int64_t *)m->view.data;
   }
   l->cond = c ? truth(&c->view) : 1;
@@ -136,7 +141,8 @@ static weft_status loop_once(wf_interp *in, wf_frame *f, loop *l, int64_t i, wef
   WF_TRY(wf_frame_open(in, &child, l->body, f, err));
   wf_frame_bind(&child, 0, &index, NULL);
   wf_frame_bind(&child, 1, &cond, NULL);
-  for (size_t j = 0; j < l->n_carried; j++) wf_frame_bind(&child, j + 2, &l->carried[j], l->buffers[j]);
+  for (size_t j = 0; j < l->n_carried; j++)
+    wf_frame_bind(&child, j + 2, &l->carried[j], l->buffers[j]);
   WF_TRY(wf_frame_run(in, &child, err));
   const wf_held *go_on = wf_frame_value(&child, l->body->outputs.at[0]);
   if (!go_on || wf_view_count(&go_on->view) != 1) {

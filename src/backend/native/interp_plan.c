@@ -25,7 +25,8 @@ static bool reads(const wf_component *c, const wf_graph *g, const wf_node *n, in
   return g != c->graph || input == 0 || c->uses[n->id].weight < 0;
 }
 
-static weft_status plan_graph(wf_component *c, const wf_graph *g, wf_graph_plan *p, weft_error *err) {
+static weft_status plan_graph(wf_component *c, const wf_graph *g, wf_graph_plan *p,
+                              weft_error *err) {
   wf_view *constants = wf_arena_calloc(c->arena, g->values.n + 1, sizeof *constants);
   int32_t *uses = wf_arena_calloc(c->arena, g->values.n + 1, sizeof *uses);
   if (!constants || !uses) return wf_fail_memory(err, g->values.n * sizeof *constants, "a plan");
@@ -39,7 +40,8 @@ static weft_status plan_graph(wf_component *c, const wf_graph *g, wf_graph_plan 
   for (size_t i = 0; i < g->outputs.n; i++) uses[g->outputs.at[i]]++;
   for (size_t i = 0; i < g->values.n; i++) {
     const wf_value *v = g->values.at[i];
-    if (v->tensor && uses[i] > 0) WF_RETURN_IF_ERROR(hold_constant(c, v->tensor, &constants[i], err));
+    if (v->tensor && uses[i] > 0)
+      WF_RETURN_IF_ERROR(hold_constant(c, v->tensor, &constants[i], err));
   }
   *p = (wf_graph_plan){g, constants, uses};
   return WEFT_OK;

@@ -21,10 +21,12 @@ void wf_interp_close(wf_backend_session *s) {
   s->interp = NULL;
 }
 
-/* ---- inputs ------------------------------------------------------------------------------------------ */
+/* ---- inputs
+ * ------------------------------------------------------------------------------------------ */
 
-static weft_status make_ints(wf_interp *in, const wf_port *p, int64_t n, int64_t first, bool is_range,
-                             const int32_t *ids, wf_view *v, wf_pool_buffer **b, weft_error *err) {
+static weft_status make_ints(wf_interp *in, const wf_port *p, int64_t n, int64_t first,
+                             bool is_range, const int32_t *ids, wf_view *v, wf_pool_buffer **b,
+                             weft_error *err) {
   *v = (wf_view){.dtype = wf_dtype_held(p->dtype), .rank = 2, .dims = {1, n}};
   const size_t elem = wf_held_bytes(v->dtype);
   WF_RETURN_IF_ERROR(wf_interp_take(in, (size_t)n * elem, b, err));
@@ -32,10 +34,18 @@ static weft_status make_ints(wf_interp *in, const wf_port *p, int64_t n, int64_t
   for (int64_t i = 0; i < n; i++) {
     const int64_t x = ids ? ids[i] : is_range ? first + i : 1;
     switch ((int)v->dtype) {
-      case WF_DTYPE_I64: ((int64_t *)v->data)[i] = x; break;
-      case WF_DTYPE_I32: ((int32_t *)v->data)[i] = (int32_t)x; break;
-      case WF_DTYPE_BOOL: ((uint8_t *)v->data)[i] = x != 0; break;
-      case WF_DTYPE_F32: ((float *)v->data)[i] = (float)x; break;
+      case WF_DTYPE_I64:
+        ((int64_t *)v->data)[i] = x;
+        break;
+      case WF_DTYPE_I32:
+        ((int32_t *)v->data)[i] = (int32_t)x;
+        break;
+      case WF_DTYPE_BOOL:
+        ((uint8_t *)v->data)[i] = x != 0;
+        break;
+      case WF_DTYPE_F32:
+        ((float *)v->data)[i] = (float)x;
+        break;
       default:
         return wf_fail(err, WEFT_UNSUPPORTED, "", "input '%s' has elements of type %s", p->name,
                        wf_dtype_name(p->dtype));
@@ -49,12 +59,14 @@ static wf_attention_row cache_row(const wf_row *r, int32_t group) {
   return (wf_attention_row){t->blocks, t->first_block, r->past, 0, r->n_new};
 }
 
-/* Past of a layer as [1, heads, past, dim]: the cache has tokens first, so it is turned on the way. */
+/* Past of a layer as [1, heads, past, dim]: the cache has tokens first, so it is turned on the way.
+ */
 static weft_status make_past(wf_interp *in, const wf_row *r, size_t state, wf_view *v,
                              wf_pool_buffer **b, weft_error *err) {
   const wf_state_layer *l = &in->s->c->info.layers[state / 2];
   const bool is_key = state % 2 == 0;
-  const int64_t heads = l->kv.kv_heads, dim = is_key ? l->kv.head_dim : l->kv.head_dim_v, n = r->past;
+  const int64_t heads = l->kv.kv_heads, dim = is_key ? l->kv.head_dim : l->kv.head_dim_v,
+                n = r->past;
   const wf_attention_row row = cache_row(r, l->group);
   *v = (wf_view){.dtype = WF_DTYPE_F32, .rank = 4, .dims = {1, heads, n, dim}};
   const size_t n_bytes = (size_t)(heads * n * dim) * sizeof(float);
@@ -64,7 +76,8 @@ static weft_status make_past(wf_interp *in, const wf_row *r, size_t state, wf_vi
   wf_pool_buffer *tmp = NULL;
   const int64_t tile = WF_KV_BLOCK_TOKENS;
   const int64_t wide = l->kv.head_dim > l->kv.head_dim_v ? l->kv.head_dim : l->kv.head_dim_v;
-  WF_RETURN_IF_ERROR(wf_interp_take(in, (size_t)(2 * tile * heads * wide) * sizeof(float), &tmp, err));
+  WF_RETURN_IF_ERROR(
+      wf_interp_take(in, (size_t)(2 * tile * heads * wide) * sizeof(float), &tmp, err));
   float *k = tmp->data, *value = k + tile * heads * wide;
   for (int64_t t = 0; t < n; t += tile) {
     const int64_t end = t + tile < n ? t + tile : n;
@@ -92,9 +105,11 @@ static weft_status make_plain(wf_interp *in, const wf_port *p, const wf_view *gi
                    p->name, wf_dtype_name(given->dtype), wf_dtype_name(p->dtype));
   }
   bool fits = p->rank < 0 || p->rank == given->rank;
-  for (int32_t i = 0; fits && i < p->rank; i++) fits = p->dims[i] < 0 || p->dims[i] == given->dims[i];
+  for (int32_t i = 0; fits && i < p->rank; i++)
+    fits = p->dims[i] < 0 || p->dims[i] == given->dims[i];
   size_t n = 0, n_bytes = 0;
-  if (!fits || given->rank > WF_VIEW_MAX_RANK || !wf_dims_count(given->dims, (size_t)given->rank, &n)) {
+  if (!fits || given->rank > WF_VIEW_MAX_RANK ||
+      !wf_dims_count(given->dims, (size_t)given->rank, &n)) {
     return wf_fail(err, WEFT_INVALID_ARGUMENT, "see `weft inspect` for the shapes",
                    "input '%s' has a shape that the graph does not take", p->name);
   }
@@ -102,7 +117,9 @@ static weft_status make_plain(wf_interp *in, const wf_port *p, const wf_view *gi
   v->dtype = wf_dtype_held(p->dtype);
   if (v->dtype == given->dtype) return WEFT_OK;
   if (!wf_size_mul(n, wf_held_bytes(v->dtype), &n_bytes) || n_bytes / (n ? n : 1) == 0) {
-    if (n) return wf_fail(err, WEFT_UNSUPPORTED, "", "input '%s' is %s", p->name, wf_dtype_name(p->dtype));
+    if (n)
+      return wf_fail(err, WEFT_UNSUPPORTED, "", "input '%s' is %s", p->name,
+                     wf_dtype_name(p->dtype));
   }
   WF_RETURN_IF_ERROR(wf_interp_take(in, n_bytes, b, err));
   v->data = (*b)->data;
@@ -130,9 +147,15 @@ static weft_status bind_input(wf_interp *in, wf_frame *f, size_t graph_input, co
   wf_pool_buffer *b = NULL;
   weft_status st = WEFT_OK;
   switch (p->role) {
-    case WF_PORT_INPUT_IDS: WF_TRY(make_ints(in, p, r->n_new, 0, false, r->ids, &v, &b, err)); break;
-    case WF_PORT_MASK: WF_TRY(make_ints(in, p, r->past + r->n_new, 0, false, NULL, &v, &b, err)); break;
-    case WF_PORT_POSITIONS: WF_TRY(make_ints(in, p, r->n_new, r->past, true, NULL, &v, &b, err)); break;
+    case WF_PORT_INPUT_IDS:
+      WF_TRY(make_ints(in, p, r->n_new, 0, false, r->ids, &v, &b, err));
+      break;
+    case WF_PORT_MASK:
+      WF_TRY(make_ints(in, p, r->past + r->n_new, 0, false, NULL, &v, &b, err));
+      break;
+    case WF_PORT_POSITIONS:
+      WF_TRY(make_ints(in, p, r->n_new, r->past, true, NULL, &v, &b, err));
+      break;
     case WF_PORT_STATE: {
       const size_t state = state_of(c->past_inputs, c->info.n_layers, port);
       if (state == SIZE_MAX) {
@@ -154,7 +177,8 @@ out:
   return st;
 }
 
-/* ---- outputs ------------------------------------------------------------------------------------------- */
+/* ---- outputs
+ * ------------------------------------------------------------------------------------------- */
 
 /* New tokens of a layer's present, key and value together, into the cache. */
 static weft_status append_state(wf_interp *in, const wf_frame *f, const wf_row *r, size_t layer,
@@ -166,7 +190,8 @@ static weft_status append_state(wf_interp *in, const wf_frame *f, const wf_row *
   weft_status st = WEFT_OK;
   for (size_t j = 0; j < 2; j++) {
     const int32_t port = c->present_outputs[2 * layer + j];
-    const int32_t id = port >= 0 ? wf_graph_find(c->graph, wf_str_of(c->info.outputs[port].name)) : -1;
+    const int32_t id =
+        port >= 0 ? wf_graph_find(c->graph, wf_str_of(c->info.outputs[port].name)) : -1;
     const wf_held *h = id >= 0 ? wf_frame_value(f, id) : NULL;
     const int64_t dim = j == 0 ? l->kv.head_dim : l->kv.head_dim_v;
     if (!h || h->view.rank != 4 || h->view.dtype != WF_DTYPE_F32 || h->view.dims[0] != 1 ||
@@ -205,7 +230,8 @@ static weft_status copy_logits(wf_interp *in, const wf_view *v, const wf_row *r,
   }
   for (int64_t i = 0; i < r->n_selected; i++) {
     const int64_t at = rows == 1 ? 0 : r->selected[i];
-    memcpy(r->logits + i * vocab, (const float *)v->data + at * vocab, (size_t)vocab * sizeof(float));
+    memcpy(r->logits + i * vocab, (const float *)v->data + at * vocab,
+           (size_t)vocab * sizeof(float));
   }
   return WEFT_OK;
 }
@@ -214,11 +240,13 @@ static weft_status copy_logits(wf_interp *in, const wf_view *v, const wf_row *r,
 static weft_status give_output(wf_interp *in, size_t port, const wf_held *h, wf_view *out,
                                weft_error *err) {
   const wf_port *p = &in->s->c->info.outputs[port];
-  const wf_dtype stored =
-      p->dtype != WF_DTYPE_UNDEFINED && wf_dtype_held(p->dtype) == h->view.dtype ? p->dtype : h->view.dtype;
+  const wf_dtype stored = p->dtype != WF_DTYPE_UNDEFINED && wf_dtype_held(p->dtype) == h->view.dtype
+                              ? p->dtype
+                              : h->view.dtype;
   const size_t n = (size_t)wf_view_count(&h->view);
   size_t n_bytes = 0;
-  if (!wf_dtype_bytes(stored, n, &n_bytes)) return wf_fail(err, WEFT_LIMIT, "", "an output overflows");
+  if (!wf_dtype_bytes(stored, n, &n_bytes))
+    return wf_fail(err, WEFT_LIMIT, "", "an output overflows");
   WF_RETURN_IF_ERROR(wf_interp_take(in, n_bytes, &in->outputs[port], err));
   *out = h->view;
   out->dtype = stored;
@@ -234,14 +262,17 @@ static weft_status hand_out(wf_interp *in, const wf_frame *f, const wf_row *r, w
     const int32_t id = wf_graph_find(c->graph, wf_str_of(p->name));
     const wf_held *h = id >= 0 ? wf_frame_value(f, id) : NULL;
     if (!h) return wf_fail(err, WEFT_INTERNAL, "", "output '%s' was not made", p->name);
-    if (p->role == WF_PORT_LOGITS && r->n_selected > 0) WF_RETURN_IF_ERROR(copy_logits(in, &h->view, r, err));
+    if (p->role == WF_PORT_LOGITS && r->n_selected > 0)
+      WF_RETURN_IF_ERROR(copy_logits(in, &h->view, r, err));
     if (r->outputs) WF_RETURN_IF_ERROR(give_output(in, i, h, &r->outputs[i], err));
   }
   for (size_t i = 0; i < c->info.n_layers; i++) WF_RETURN_IF_ERROR(append_state(in, f, r, i, err));
   return WEFT_OK;
 }
 
-/* ---- a row ------------------------------------------------------------------------------------------------ */
+/* ---- a row
+ * ------------------------------------------------------------------------------------------------
+ */
 
 static weft_status run_once(wf_interp *in, const wf_row *r, weft_error *err) {
   const wf_component *c = in->s->c;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the packed graph to steps: slots, barriers, the walk over the nodes. The nodes themselves are
- * in lower_nodes.c. */
+/* From the packed graph to steps: slots, barriers, the walk over the nodes. The nodes themselves
+ * are in lower_nodes.c. */
 #include "backend/native/lower.h"
 
 #include <string.h>
@@ -135,7 +135,8 @@ weft_status wf_lower_place(wf_lowering *l, int32_t value, wf_axis axis, int64_t 
   return WEFT_OK;
 }
 
-/* ---- the walk ---------------------------------------------------------------------------------- */
+/* ---- the walk ----------------------------------------------------------------------------------
+ */
 
 static wf_lower_fn *rule_of(const wf_node *n) {
   switch ((int)n->op) {
@@ -143,33 +144,44 @@ static wf_lower_fn *rule_of(const wf_node *n) {
     case WF_OP_WEFT_LINEAR:
     case WF_OP_MATMUL:
     case WF_OP_GEMM:
-    case WF_OP_MS_FUSED_MATMUL: return wf_lower_linear;
-    case WF_OP_WEFT_NORM: return wf_lower_norm;
-    case WF_OP_WEFT_ATTENTION: return wf_lower_attention;
-    case WF_OP_WEFT_ROTARY: return wf_lower_rotary;
+    case WF_OP_MS_FUSED_MATMUL:
+      return wf_lower_linear;
+    case WF_OP_WEFT_NORM:
+      return wf_lower_norm;
+    case WF_OP_WEFT_ATTENTION:
+      return wf_lower_attention;
+    case WF_OP_WEFT_ROTARY:
+      return wf_lower_rotary;
     case WF_OP_GATHER:
-    case WF_OP_MS_GATHER_BLOCK_QUANTIZED: return wf_lower_gather;
-    case WF_OP_WEFT_GLU: return wf_lower_glu;
+    case WF_OP_MS_GATHER_BLOCK_QUANTIZED:
+      return wf_lower_gather;
+    case WF_OP_WEFT_GLU:
+      return wf_lower_glu;
     case WF_OP_WEFT_UNARY:
     case WF_OP_SIGMOID:
     case WF_OP_TANH:
     case WF_OP_RELU:
     case WF_OP_EXP:
     case WF_OP_NEG:
-    case WF_OP_SQRT: return wf_lower_unary;
+    case WF_OP_SQRT:
+      return wf_lower_unary;
     case WF_OP_ADD:
     case WF_OP_SUB:
     case WF_OP_MUL:
-    case WF_OP_DIV: return wf_lower_binary;
-    case WF_OP_WEFT_SELECT_TOKENS: return wf_lower_select;
+    case WF_OP_DIV:
+      return wf_lower_binary;
+    case WF_OP_WEFT_SELECT_TOKENS:
+      return wf_lower_select;
     case WF_OP_RESHAPE:
     case WF_OP_SQUEEZE:
     case WF_OP_UNSQUEEZE:
     case WF_OP_FLATTEN:
     case WF_OP_IDENTITY:
     case WF_OP_DROPOUT:
-    case WF_OP_CAST: return wf_lower_alias;
-    default: return NULL;
+    case WF_OP_CAST:
+      return wf_lower_alias;
+    default:
+      return NULL;
   }
 }
 
@@ -199,10 +211,15 @@ static weft_status finish_logits(wf_lowering *l, weft_error *err) {
   if (value < 0 || l->head_done) return WEFT_OK;
   wf_place p;
   if (!wf_lower_find(l, value, &p) || p.axis != WF_AXIS_SELECTED) {
-    return wf_fail(err, WEFT_UNSUPPORTED, "", "the logits of the packed graph are not one row a token");
+    return wf_fail(err, WEFT_UNSUPPORTED, "",
+                   "the logits of the packed graph are not one row a token");
   }
-  wf_step s = {.fn = wf_step_store_logits, .split = WF_SPLIT_ROWS, .axis = WF_AXIS_SELECTED,
-               .n_in = 1, .in = {p.loc}, .width = p.width};
+  wf_step s = {.fn = wf_step_store_logits,
+               .split = WF_SPLIT_ROWS,
+               .axis = WF_AXIS_SELECTED,
+               .n_in = 1,
+               .in = {p.loc},
+               .width = p.width};
   return wf_lower_emit(l, &s, err);
 }
 

@@ -40,15 +40,16 @@ typedef struct wf_lowering {
 } wf_lowering;
 
 /* lower.c */
-int32_t wf_lower_slot(wf_lowering *l, wf_axis axis, int64_t width, uint32_t elem); /* -1: no memory */
+int32_t wf_lower_slot(wf_lowering *l, wf_axis axis, int64_t width,
+                      uint32_t elem); /* -1: no memory */
 weft_status wf_lower_emit(wf_lowering *l, wf_step *s, weft_error *err) WF_NODISCARD;
 /* Axis and width of a value whose rows are tokens; false for any other. */
 bool wf_lower_rows(wf_lowering *l, int32_t value, wf_axis *axis, int64_t *width);
 /* The place of a value as fp32 rows; false when it has none. */
 bool wf_lower_find(const wf_lowering *l, int32_t value, wf_place *place);
 /* A new slot for a value, as rows. */
-weft_status wf_lower_place(wf_lowering *l, int32_t value, wf_axis axis, int64_t width, wf_place *place,
-                           weft_error *err) WF_NODISCARD;
+weft_status wf_lower_place(wf_lowering *l, int32_t value, wf_axis axis, int64_t width,
+                           wf_place *place, weft_error *err) WF_NODISCARD;
 void wf_lower_set(wf_lowering *l, int32_t value, const wf_place *place);
 
 /* Each sets *is_done when it has emitted the node. */

@@ -11,11 +11,14 @@
 wf_dtype wf_dtype_held(wf_dtype t) {
   switch (t) {
     case WF_DTYPE_F16:
-    case WF_DTYPE_BF16: return WF_DTYPE_F32;
+    case WF_DTYPE_BF16:
+      return WF_DTYPE_F32;
     case WF_DTYPE_U4:
-    case WF_DTYPE_U2: return WF_DTYPE_U8;
+    case WF_DTYPE_U2:
+      return WF_DTYPE_U8;
     case WF_DTYPE_I4:
-    case WF_DTYPE_I2: return WF_DTYPE_I8;
+    case WF_DTYPE_I2:
+      return WF_DTYPE_I8;
     case WF_DTYPE_F8E4M3FN:
     case WF_DTYPE_F8E4M3FNUZ:
     case WF_DTYPE_F8E5M2:
@@ -28,7 +31,8 @@ wf_dtype wf_dtype_held(wf_dtype t) {
     case WF_DTYPE_C64:
     case WF_DTYPE_C128:
     case WF_DTYPE_UNDEFINED:
-    case WF_DTYPE_COUNT: return WF_DTYPE_UNDEFINED;
+    case WF_DTYPE_COUNT:
+      return WF_DTYPE_UNDEFINED;
     case WF_DTYPE_F32:
     case WF_DTYPE_U8:
     case WF_DTYPE_I8:
@@ -39,7 +43,8 @@ wf_dtype wf_dtype_held(wf_dtype t) {
     case WF_DTYPE_BOOL:
     case WF_DTYPE_F64:
     case WF_DTYPE_U32:
-    case WF_DTYPE_U64: return t;
+    case WF_DTYPE_U64:
+      return t;
   }
   return WF_DTYPE_UNDEFINED;
 }
@@ -109,7 +114,8 @@ weft_status wf_unhold(wf_cpu_level level, wf_dtype stored, const void *src, size
   return WEFT_OK;
 }
 
-/* ---- outputs --------------------------------------------------------------------------------------- */
+/* ---- outputs
+ * --------------------------------------------------------------------------------------- */
 
 weft_status wf_op_make(wf_op_call *c, int32_t i, wf_dtype dtype, int32_t rank, const int64_t *dims,
                        weft_error *err) {
@@ -120,7 +126,8 @@ weft_status wf_op_make(wf_op_call *c, int32_t i, wf_dtype dtype, int32_t rank, c
   wf_view *v = &c->out[i];
   *v = (wf_view){.dtype = dtype, .rank = rank};
   for (int32_t j = 0; j < rank; j++) v->dims[j] = dims[j];
-  if (!wf_dims_count(v->dims, (size_t)rank, &n) || !wf_size_mul(n, wf_held_bytes(dtype), &n_bytes)) {
+  if (!wf_dims_count(v->dims, (size_t)rank, &n) ||
+      !wf_size_mul(n, wf_held_bytes(dtype), &n_bytes)) {
     return wf_op_fail(c, err, WEFT_LIMIT, "its result has a size that overflows");
   }
   /* An output nobody reads is still written to by its operator. */
@@ -140,7 +147,8 @@ weft_status wf_op_scratch(wf_op_call *c, size_t n_bytes, void **data, weft_error
   return c->env->scratch(c->env->user, n_bytes ? n_bytes : 1, data, err);
 }
 
-/* ---- refusals ---------------------------------------------------------------------------------------- */
+/* ---- refusals
+ * ---------------------------------------------------------------------------------------- */
 
 weft_status wf_op_fail(const wf_op_call *c, weft_error *err, weft_status status, const char *fmt,
                        ...) {
@@ -164,8 +172,8 @@ weft_status wf_op_need(const wf_op_call *c, int32_t n, weft_error *err) {
   return WEFT_OK;
 }
 
-weft_status wf_op_ints(const wf_op_call *c, const wf_view *v, int64_t *result, size_t max, size_t *n,
-                       weft_error *err) {
+weft_status wf_op_ints(const wf_op_call *c, const wf_view *v, int64_t *result, size_t max,
+                       size_t *n, weft_error *err) {
   const int64_t count = wf_view_count(v);
   if (count < 0 || (uint64_t)count > max) {
     return wf_op_fail(c, err, WEFT_LIMIT, "a list of %lld integers, at most %zu are expected",
@@ -174,14 +182,30 @@ weft_status wf_op_ints(const wf_op_call *c, const wf_view *v, int64_t *result, s
   *n = (size_t)count;
   for (int64_t i = 0; i < count; i++) {
     switch ((int)v->dtype) {
-      case WF_DTYPE_I64: result[i] = ((const int64_t *)v->data)[i]; break;
-      case WF_DTYPE_I32: result[i] = ((const int32_t *)v->data)[i]; break;
-      case WF_DTYPE_U8: result[i] = ((const uint8_t *)v->data)[i]; break;
-      case WF_DTYPE_I8: result[i] = ((const int8_t *)v->data)[i]; break;
-      case WF_DTYPE_U64: result[i] = (int64_t)((const uint64_t *)v->data)[i]; break;
-      case WF_DTYPE_U32: result[i] = ((const uint32_t *)v->data)[i]; break;
-      case WF_DTYPE_I16: result[i] = ((const int16_t *)v->data)[i]; break;
-      case WF_DTYPE_U16: result[i] = ((const uint16_t *)v->data)[i]; break;
+      case WF_DTYPE_I64:
+        result[i] = ((const int64_t *)v->data)[i];
+        break;
+      case WF_DTYPE_I32:
+        result[i] = ((const int32_t *)v->data)[i];
+        break;
+      case WF_DTYPE_U8:
+        result[i] = ((const uint8_t *)v->data)[i];
+        break;
+      case WF_DTYPE_I8:
+        result[i] = ((const int8_t *)v->data)[i];
+        break;
+      case WF_DTYPE_U64:
+        result[i] = (int64_t)((const uint64_t *)v->data)[i];
+        break;
+      case WF_DTYPE_U32:
+        result[i] = ((const uint32_t *)v->data)[i];
+        break;
+      case WF_DTYPE_I16:
+        result[i] = ((const int16_t *)v->data)[i];
+        break;
+      case WF_DTYPE_U16:
+        result[i] = ((const uint16_t *)v->data)[i];
+        break;
       default:
         return wf_op_fail(c, err, WEFT_PACKAGE_INVALID, "integers are expected, not %s",
                           wf_dtype_name(v->dtype));

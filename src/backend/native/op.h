@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One operator on dense tensors: what the interpreter, constant folding and the odd step of a packed
- * program call. An operator reads views, decides the shapes of its outputs itself and asks the caller
- * for their memory, so it serves shapes that are known only while running.
+/* One operator on dense tensors: what the interpreter, constant folding and the odd step of a
+ * packed program call. An operator reads views, decides the shapes of its outputs itself and asks
+ * the caller for their memory, so it serves shapes that are known only while running.
  *
- * HELD TYPES. Tensors in flight never have 16-bit floats or types narrower than a byte: F16 and BF16
- * are held as F32, 4- and 2-bit integers as 8-bit ones (wf_dtype_held). Only ports convert. */
+ * HELD TYPES. Tensors in flight never have 16-bit floats or types narrower than a byte: F16 and
+ * BF16 are held as F32, 4- and 2-bit integers as 8-bit ones (wf_dtype_held). Only ports convert. */
 #ifndef WF_NATIVE_OP_H
 #define WF_NATIVE_OP_H
 
@@ -67,21 +67,21 @@ static inline const wf_view *wf_op_in(const wf_op_call *c, int32_t i) {
 static inline bool wf_op_wants(const wf_op_call *c, int32_t i) {
   return i < c->n_out && wf_node_output(c->node, i) >= 0;
 }
-/* Shapes output i and gets its memory (scratch when nobody wants it). dtype is held. `out` of a call
- * has room for WF_OP_MIN_OUTPUTS at least, whatever the node says. */
+/* Shapes output i and gets its memory (scratch when nobody wants it). dtype is held. `out` of a
+ * call has room for WF_OP_MIN_OUTPUTS at least, whatever the node says. */
 weft_status wf_op_make(wf_op_call *c, int32_t i, wf_dtype dtype, int32_t rank, const int64_t *dims,
                        weft_error *err) WF_NODISCARD;
 /* Output i is input `in` with another shape and no copy. */
 void wf_op_alias(wf_op_call *c, int32_t i, int32_t in, int32_t rank, const int64_t *dims);
 weft_status wf_op_scratch(wf_op_call *c, size_t n_bytes, void **data, weft_error *err) WF_NODISCARD;
 /* A refusal that names the node. */
-weft_status wf_op_fail(const wf_op_call *c, weft_error *err, weft_status status, const char *fmt, ...)
-    WF_PRINTF(4, 5);
+weft_status wf_op_fail(const wf_op_call *c, weft_error *err, weft_status status, const char *fmt,
+                       ...) WF_PRINTF(4, 5);
 /* Inputs [0, n) must be there. */
 weft_status wf_op_need(const wf_op_call *c, int32_t n, weft_error *err) WF_NODISCARD;
 /* Integers of a small tensor of any integer type (axes, shapes, pads); LIMIT above `max`. */
-weft_status wf_op_ints(const wf_op_call *c, const wf_view *v, int64_t *result, size_t max, size_t *n,
-                       weft_error *err) WF_NODISCARD;
+weft_status wf_op_ints(const wf_op_call *c, const wf_view *v, int64_t *result, size_t max,
+                       size_t *n, weft_error *err) WF_NODISCARD;
 /* Brings an axis into [0, rank). */
 weft_status wf_op_axis(const wf_op_call *c, int64_t axis, int32_t rank, int32_t *result,
                        weft_error *err) WF_NODISCARD;

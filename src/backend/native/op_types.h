@@ -17,7 +17,7 @@
   X(U32, uint32_t)      \
   X(U64, uint64_t)
 #define WF_IS_SIGNED(T) \
-  _Generic((T)0, int8_t: 1, int16_t: 1, int32_t: 1, int64_t: 1, default: 0)
+  _Generic((T)0, int8_t : 1, int16_t : 1, int32_t : 1, int64_t : 1, default : 0)
 #define WF_NUMBER_TYPES(X) WF_FLOAT_TYPES(X) WF_INT_TYPES(X)
 
 /* Walks a broadcast shape: calls `body` with the offsets (in elements) of runs along the last axis.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention and rotary embedding on dense tensors: ONNX's Attention, com.microsoft's grouped and
- * multi-head forms, and the fused form of unpacked graphs. Sums are kept in double: this path is for
- * graphs that could not be packed, where being right counts first. */
+ * multi-head forms, and the fused form of unpacked graphs. Sums are kept in double: this path is
+ * for graphs that could not be packed, where being right counts first. */
 #include <math.h>
 #include <string.h>
 
@@ -89,7 +89,8 @@ static void attend_row(const problem *a, int64_t b, int64_t h, int64_t i, double
   for (int64_t d = 0; d < a->dim_v; d++) {
     double acc = 0;
     for (int64_t j = 0; j < a->n_keys; j++) {
-      if (p[j] != 0) acc += p[j] * (double)a->v.at[b * a->v.batch + kv * a->v.head + j * a->v.token + d];
+      if (p[j] != 0)
+        acc += p[j] * (double)a->v.at[b * a->v.batch + kv * a->v.head + j * a->v.token + d];
     }
     y[d] = (float)acc;
   }
@@ -133,8 +134,8 @@ static strided dense4(const float *at, int64_t heads, int64_t tokens, int64_t di
 
 /* past [B, H, P, D] then n_new tokens of `s`, into out [B, H, T, D] from token `at[b]` on (P where
  * `at` is NULL). */
-static void extend(const wf_view *past, const strided *s, int64_t batch, int64_t heads, int64_t n_new,
-                   int64_t dim, int64_t total, const int64_t *at, float *out) {
+static void extend(const wf_view *past, const strided *s, int64_t batch, int64_t heads,
+                   int64_t n_new, int64_t dim, int64_t total, const int64_t *at, float *out) {
   const int64_t n_past = past ? past->dims[2] : 0;
   memset(out, 0, (size_t)(batch * heads * total * dim) * sizeof *out);
   for (int64_t b = 0; b < batch; b++) {
@@ -157,7 +158,8 @@ static bool set_mask(mask *m, const wf_view *v, int64_t batch, int64_t heads, in
                      int64_t n_keys) {
   if (!v) return true;
   const int64_t dims[4] = {batch, heads, n_q, n_keys};
-  if (v->rank < 1 || v->rank > 4 || (v->dtype != WF_DTYPE_F32 && v->dtype != WF_DTYPE_BOOL)) return false;
+  if (v->rank < 1 || v->rank > 4 || (v->dtype != WF_DTYPE_F32 && v->dtype != WF_DTYPE_BOOL))
+    return false;
   m->data = v->data;
   m->is_bool = v->dtype == WF_DTYPE_BOOL;
   m->n_keys = n_keys;
@@ -173,7 +175,8 @@ static bool set_mask(mask *m, const wf_view *v, int64_t batch, int64_t heads, in
   return true;
 }
 
-/* ---- ONNX Attention ------------------------------------------------------------------------------------------ */
+/* ---- ONNX Attention
+ * ------------------------------------------------------------------------------------------ */
 
 static bool is_f32(const wf_view *v, int32_t rank) {
   return v && v->dtype == WF_DTYPE_F32 && (rank == 0 || v->rank == rank);
@@ -181,12 +184,15 @@ static bool is_f32(const wf_view *v, int32_t rank) {
 
 weft_status wf_op_attention(wf_op_call *c, weft_error *err) {
   WF_RETURN_IF_ERROR(wf_op_need(c, 3, err));
-  const wf_view *q = c->in[0], *k = c->in[1], *v = c->in[2], *pk = wf_op_in(c, 4), *pv = wf_op_in(c, 5);
+  const wf_view *q = c->in[0], *k = c->in[1], *v = c->in[2], *pk = wf_op_in(c, 4),
+                *pv = wf_op_in(c, 5);
   const wf_view *nonpad = wf_op_in(c, 6);
-  if (!is_f32(q, 0) || !is_f32(k, q->rank) || !is_f32(v, q->rank) || (q->rank != 3 && q->rank != 4)) {
+  if (!is_f32(q, 0) || !is_f32(k, q->rank) || !is_f32(v, q->rank) ||
+      (q->rank != 3 && q->rank != 4)) {
     return misfit(c, "a query, key or value", err);
   }
-  problem a = {.batch = q->dims[0], .left = wf_node_attr_i(c->node, "left_window_size", -1),
+  problem a = {.batch = q->dims[0],
+               .left = wf_node_attr_i(c->node, "left_window_size", -1),
                .right = wf_node_attr_i(c->node, "right_window_size", -1)};
   a.n_heads = q->rank == 4 ? q->dims[1] : wf_node_attr_i(c->node, "q_num_heads", 0);
   a.n_kv = k->rank == 4 ? k->dims[1] : wf_node_attr_i(c->node, "kv_num_heads", 0);
@@ -197,14 +203,15 @@ weft_status wf_op_attention(wf_op_call *c, weft_error *err) {
   a.v = heads_of(v, a.n_kv, &n_v, &a.dim_v);
   if (dim_k != a.dim || n_v != n_new || k->dims[0] != a.batch || v->dims[0] != a.batch ||
       (v->rank == 4 && v->dims[1] != a.n_kv) || !pk != !pv ||
-      (pk && (!is_f32(pk, 4) || !is_f32(pv, 4) || pk->dims[0] != a.batch || pv->dims[0] != a.batch ||
-              pk->dims[1] != a.n_kv || pv->dims[1] != a.n_kv || pk->dims[3] != a.dim ||
-              pv->dims[3] != a.dim_v || pk->dims[2] != pv->dims[2]))) {
+      (pk && (!is_f32(pk, 4) || !is_f32(pv, 4) || pk->dims[0] != a.batch ||
+              pv->dims[0] != a.batch || pk->dims[1] != a.n_kv || pv->dims[1] != a.n_kv ||
+              pk->dims[3] != a.dim || pv->dims[3] != a.dim_v || pk->dims[2] != pv->dims[2]))) {
     return misfit(c, "a key, value or past", err);
   }
   const int64_t n_past = pk ? pk->dims[2] : 0;
   a.n_keys = n_past + n_new;
-  const int64_t kd[4] = {a.batch, a.n_kv, a.n_keys, a.dim}, vd[4] = {a.batch, a.n_kv, a.n_keys, a.dim_v};
+  const int64_t kd[4] = {a.batch, a.n_kv, a.n_keys, a.dim},
+                vd[4] = {a.batch, a.n_kv, a.n_keys, a.dim_v};
   if (pk || wf_op_wants(c, 1)) {
     WF_RETURN_IF_ERROR(wf_op_make(c, 1, WF_DTYPE_F32, 4, kd, err));
     extend(pk, &a.k, a.batch, a.n_kv, n_new, a.dim, a.n_keys, NULL, c->out[1].data);
@@ -215,7 +222,8 @@ weft_status wf_op_attention(wf_op_call *c, weft_error *err) {
     extend(pv, &a.v, a.batch, a.n_kv, n_new, a.dim_v, a.n_keys, NULL, c->out[2].data);
     a.v = dense4(c->out[2].data, a.n_kv, a.n_keys, a.dim_v);
   }
-  if (!set_mask(&a.m, wf_op_in(c, 3), a.batch, a.n_heads, a.n_q, a.n_keys)) return misfit(c, "the mask", err);
+  if (!set_mask(&a.m, wf_op_in(c, 3), a.batch, a.n_heads, a.n_q, a.n_keys))
+    return misfit(c, "the mask", err);
   a.is_causal = wf_node_attr_i(c->node, "is_causal", 0) != 0;
   a.scale = (double)wf_node_attr_f(c->node, "scale", 0);
   if (!wf_node_attr(c->node, "scale")) a.scale = 1 / sqrt((double)a.dim);
@@ -227,7 +235,8 @@ weft_status wf_op_attention(wf_op_call *c, weft_error *err) {
     first[b] = n_past;
     valid[b] = a.n_keys;
     if (!nonpad) continue;
-    if (nonpad->dtype != WF_DTYPE_I64 || wf_view_count(nonpad) != a.batch) return misfit(c, "nonpad_kv_seqlen", err);
+    if (nonpad->dtype != WF_DTYPE_I64 || wf_view_count(nonpad) != a.batch)
+      return misfit(c, "nonpad_kv_seqlen", err);
     valid[b] = ((const int64_t *)nonpad->data)[b];
     first[b] = valid[b] - a.n_q;
   }
@@ -239,7 +248,8 @@ weft_status wf_op_attention(wf_op_call *c, weft_error *err) {
     a.scores = c->out[3].data;
     a.scores_mode = (int)wf_node_attr_i(c->node, "qk_matmul_output_mode", 0);
   }
-  const int64_t yd3[3] = {a.batch, a.n_q, a.n_heads * a.dim_v}, yd4[4] = {a.batch, a.n_heads, a.n_q, a.dim_v};
+  const int64_t yd3[3] = {a.batch, a.n_q, a.n_heads * a.dim_v},
+                yd4[4] = {a.batch, a.n_heads, a.n_q, a.dim_v};
   WF_RETURN_IF_ERROR(wf_op_make(c, 0, WF_DTYPE_F32, q->rank, q->rank == 3 ? yd3 : yd4, err));
   a.y = c->out[0].data;
   a.y_batch = a.n_heads * a.n_q * a.dim_v;
@@ -248,7 +258,8 @@ weft_status wf_op_attention(wf_op_call *c, weft_error *err) {
   return attend(c, &a, err);
 }
 
-/* ---- rotary embedding ------------------------------------------------------------------------------------------ */
+/* ---- rotary embedding
+ * ------------------------------------------------------------------------------------------ */
 
 static void rotate(float *x, int64_t dim, const float *cos, const float *sin, bool interleaved) {
   const int64_t half = dim / 2;
@@ -267,14 +278,15 @@ static weft_status run_rotary(wf_op_call *c, const wf_view *positions, const wf_
   const bool interleaved = wf_node_attr_i(c->node, "interleaved", 0) != 0;
   int64_t n_heads = wf_node_attr_i(c->node, "num_heads", 0), dim = 0, n_tokens = 0;
   int64_t r = wf_node_attr_i(c->node, "rotary_embedding_dim", 0);
-  if (!is_f32(x, 0) || (x->rank != 3 && x->rank != 4) || !is_f32(cos, 0) || !is_f32(sin, cos->rank) ||
-      cos->rank < 2 || wf_view_count(cos) != wf_view_count(sin)) {
+  if (!is_f32(x, 0) || (x->rank != 3 && x->rank != 4) || !is_f32(cos, 0) ||
+      !is_f32(sin, cos->rank) || cos->rank < 2 || wf_view_count(cos) != wf_view_count(sin)) {
     return misfit(c, "the input or a table", err);
   }
   const int64_t width = cos->dims[cos->rank - 1];
   if (x->rank == 4) n_heads = x->dims[1];
   if (n_heads <= 0) n_heads = width > 0 ? x->dims[2] / (2 * width) : 0;
-  if (n_heads <= 0 || (x->rank == 3 && x->dims[2] % n_heads != 0)) return misfit(c, "num_heads", err);
+  if (n_heads <= 0 || (x->rank == 3 && x->dims[2] % n_heads != 0))
+    return misfit(c, "num_heads", err);
   const strided s = heads_of(x, n_heads, &n_tokens, &dim);
   if (r == 0) r = 2 * width < dim ? 2 * width : dim;
   if (r < 0 || r > dim || r / 2 > width) return misfit(c, "the rotated size", err);
@@ -319,17 +331,20 @@ weft_status wf_op_ms_rotary_embedding(wf_op_call *c, weft_error *err) {
   return run_rotary(c, c->in[1], c->in[2], c->in[3], err);
 }
 
-/* ---- com.microsoft GroupQueryAttention --------------------------------------------------------------------------- */
+/* ---- com.microsoft GroupQueryAttention
+ * --------------------------------------------------------------------------- */
 
-
-/* Copies [B, S, heads * dim] (as strides) to a dense scratch and turns it by each token's position. */
+/* Copies [B, S, heads * dim] (as strides) to a dense scratch and turns it by each token's position.
+ */
 static weft_status turn(wf_op_call *c, strided *s, int64_t batch, int64_t n_tokens, int64_t heads,
                         int64_t dim, int64_t r, bool interleaved, const wf_view *cos,
                         const wf_view *sin, const int64_t *positions, weft_error *err) {
   void *memory = NULL;
-  WF_RETURN_IF_ERROR(wf_op_scratch(c, (size_t)(batch * n_tokens * heads * dim + 1) * 4, &memory, err));
+  WF_RETURN_IF_ERROR(
+      wf_op_scratch(c, (size_t)(batch * n_tokens * heads * dim + 1) * 4, &memory, err));
   float *y = memory;
-  const int64_t width = cos ? cos->dims[cos->rank - 1] : 0, rows = width ? wf_view_count(cos) / width : 0;
+  const int64_t width = cos ? cos->dims[cos->rank - 1] : 0,
+                rows = width ? wf_view_count(cos) / width : 0;
   for (int64_t b = 0; b < batch; b++) {
     for (int64_t t = 0; t < n_tokens; t++) {
       const int64_t p = positions[b * n_tokens + t];
@@ -357,10 +372,13 @@ weft_status wf_op_ms_group_query_attention(wf_op_call *c, weft_error *err) {
                 *cos = wf_op_in(c, 7), *sin = wf_op_in(c, 8), *ids = wf_op_in(c, 9),
                 *bias = wf_op_in(c, 10), *sinks = wf_op_in(c, 11);
   problem a = {.n_heads = wf_node_attr_i(c->node, "num_heads", 0),
-               .n_kv = wf_node_attr_i(c->node, "kv_num_heads", 0), .is_causal = true, .left = -1,
+               .n_kv = wf_node_attr_i(c->node, "kv_num_heads", 0),
+               .is_causal = true,
+               .left = -1,
                .right = -1};
   if (!is_f32(q, 3) || a.n_heads <= 0 || a.n_kv <= 0 || !lens || !total_in ||
-      wf_view_count(total_in) != 1 || lens->dtype != WF_DTYPE_I32 || wf_view_count(lens) != q->dims[0]) {
+      wf_view_count(total_in) != 1 || lens->dtype != WF_DTYPE_I32 ||
+      wf_view_count(lens) != q->dims[0]) {
     return misfit(c, "an operand", err);
   }
   a.batch = q->dims[0];
@@ -370,8 +388,9 @@ weft_status wf_op_ms_group_query_attention(wf_op_call *c, weft_error *err) {
   a.dim = a.dim_v = hidden / groups;
   a.q = (strided){q->data, a.n_q * hidden, a.dim, hidden};
   if (k) {
-    if (!is_f32(k, 3) || !v || !is_f32(v, 3) || k->dims[2] != a.n_kv * a.dim || v->dims[2] != a.n_kv * a.dim ||
-        k->dims[1] != a.n_q || v->dims[1] != a.n_q || k->dims[0] != a.batch || v->dims[0] != a.batch) {
+    if (!is_f32(k, 3) || !v || !is_f32(v, 3) || k->dims[2] != a.n_kv * a.dim ||
+        v->dims[2] != a.n_kv * a.dim || k->dims[1] != a.n_q || v->dims[1] != a.n_q ||
+        k->dims[0] != a.batch || v->dims[0] != a.batch) {
       return misfit(c, "a key or value", err);
     }
     a.k = (strided){k->data, a.n_q * k->dims[2], a.dim, k->dims[2]};
@@ -380,9 +399,9 @@ weft_status wf_op_ms_group_query_attention(wf_op_call *c, weft_error *err) {
     a.k = (strided){a.q.at + a.n_heads * a.dim, a.q.batch, a.dim, hidden};
     a.v = (strided){a.k.at + a.n_kv * a.dim, a.q.batch, a.dim, hidden};
   }
-  if (!pk != !pv || (pk && (!is_f32(pk, 4) || !is_f32(pv, 4) || pk->dims[0] != a.batch ||
-                            pk->dims[1] != a.n_kv || pk->dims[3] != a.dim ||
-                            wf_view_count(pk) != wf_view_count(pv)))) {
+  if (!pk != !pv ||
+      (pk && (!is_f32(pk, 4) || !is_f32(pv, 4) || pk->dims[0] != a.batch || pk->dims[1] != a.n_kv ||
+              pk->dims[3] != a.dim || wf_view_count(pk) != wf_view_count(pv)))) {
     return misfit(c, "the past", err);
   }
   int64_t total = 0;
@@ -392,30 +411,35 @@ weft_status wf_op_ms_group_query_attention(wf_op_call *c, weft_error *err) {
   a.n_keys = total > n_past ? total : n_past;
   if (total < a.n_q || total > INT32_MAX) return misfit(c, "total_sequence_length", err);
   void *memory = NULL;
-  WF_RETURN_IF_ERROR(wf_op_scratch(c, (size_t)(a.batch * (2 + a.n_q) + 1) * sizeof(int64_t), &memory, err));
+  WF_RETURN_IF_ERROR(
+      wf_op_scratch(c, (size_t)(a.batch * (2 + a.n_q) + 1) * sizeof(int64_t), &memory, err));
   int64_t *first = memory, *valid = first + a.batch, *positions = valid + a.batch;
   for (int64_t b = 0; b < a.batch; b++) {
     valid[b] = (int64_t)((const int32_t *)lens->data)[b] + 1;
     /* A first prompt may be padded to the right: then all its tokens begin at 0. */
     first[b] = total == a.n_q ? 0 : valid[b] - a.n_q;
-    if (valid[b] < 1 || valid[b] > a.n_keys || first[b] < 0 || first[b] > n_past) return misfit(c, "seqlens_k", err);
+    if (valid[b] < 1 || valid[b] > a.n_keys || first[b] < 0 || first[b] > n_past)
+      return misfit(c, "seqlens_k", err);
     for (int64_t t = 0; t < a.n_q; t++) {
       positions[b * a.n_q + t] = first[b] + t;
       if (ids) {
-        if (ids->dtype != WF_DTYPE_I64 || wf_view_count(ids) != a.batch * a.n_q) return misfit(c, "position_ids", err);
+        if (ids->dtype != WF_DTYPE_I64 || wf_view_count(ids) != a.batch * a.n_q)
+          return misfit(c, "position_ids", err);
         positions[b * a.n_q + t] = ((const int64_t *)ids->data)[b * a.n_q + t];
       }
     }
   }
   if (wf_node_attr_i(c->node, "do_rotary", 0) != 0) {
-    if (!cos || !sin || !is_f32(cos, 2) || !is_f32(sin, 2) || wf_view_count(cos) != wf_view_count(sin) ||
-        2 * cos->dims[1] > a.dim) {
+    if (!cos || !sin || !is_f32(cos, 2) || !is_f32(sin, 2) ||
+        wf_view_count(cos) != wf_view_count(sin) || 2 * cos->dims[1] > a.dim) {
       return misfit(c, "a rotary table", err);
     }
     const bool inter = wf_node_attr_i(c->node, "rotary_interleaved", 0) != 0;
     const int64_t r = 2 * cos->dims[1];
-    WF_RETURN_IF_ERROR(turn(c, &a.q, a.batch, a.n_q, a.n_heads, a.dim, r, inter, cos, sin, positions, err));
-    WF_RETURN_IF_ERROR(turn(c, &a.k, a.batch, a.n_q, a.n_kv, a.dim, r, inter, cos, sin, positions, err));
+    WF_RETURN_IF_ERROR(
+        turn(c, &a.q, a.batch, a.n_q, a.n_heads, a.dim, r, inter, cos, sin, positions, err));
+    WF_RETURN_IF_ERROR(
+        turn(c, &a.k, a.batch, a.n_q, a.n_kv, a.dim, r, inter, cos, sin, positions, err));
   }
   const int64_t kd[4] = {a.batch, a.n_kv, a.n_keys, a.dim};
   WF_RETURN_IF_ERROR(wf_op_make(c, 1, WF_DTYPE_F32, 4, kd, err));
@@ -435,7 +459,8 @@ weft_status wf_op_ms_group_query_attention(wf_op_call *c, weft_error *err) {
     if (!is_f32(sinks, 0) || wf_view_count(sinks) != a.n_heads) return misfit(c, "head_sink", err);
     a.sinks = sinks->data;
   }
-  if (!set_mask(&a.m, bias, a.batch, a.n_heads, a.n_q, a.n_keys)) return misfit(c, "attention_bias", err);
+  if (!set_mask(&a.m, bias, a.batch, a.n_heads, a.n_q, a.n_keys))
+    return misfit(c, "attention_bias", err);
   const int64_t yd[3] = {a.batch, a.n_q, a.n_heads * a.dim};
   WF_RETURN_IF_ERROR(wf_op_make(c, 0, WF_DTYPE_F32, 3, yd, err));
   a.y = c->out[0].data;
@@ -445,11 +470,12 @@ weft_status wf_op_ms_group_query_attention(wf_op_call *c, weft_error *err) {
   return attend(c, &a, err);
 }
 
-/* ---- com.microsoft MultiHeadAttention ---------------------------------------------------------------------------- */
+/* ---- com.microsoft MultiHeadAttention
+ * ---------------------------------------------------------------------------- */
 
 /* Adds a slice of the joint bias to a [B, S, H * D] operand. */
-static weft_status add_bias(wf_op_call *c, strided *s, int64_t batch, int64_t n_tokens, int64_t width,
-                            const float *bias, weft_error *err) {
+static weft_status add_bias(wf_op_call *c, strided *s, int64_t batch, int64_t n_tokens,
+                            int64_t width, const float *bias, weft_error *err) {
   void *memory = NULL;
   WF_RETURN_IF_ERROR(wf_op_scratch(c, (size_t)(batch * n_tokens * width + 1) * 4, &memory, err));
   float *y = memory;
@@ -469,8 +495,11 @@ static weft_status add_bias(wf_op_call *c, strided *s, int64_t batch, int64_t n_
 weft_status wf_op_ms_multi_head_attention(wf_op_call *c, weft_error *err) {
   WF_RETURN_IF_ERROR(wf_op_need(c, 1, err));
   const wf_view *q = c->in[0], *k = wf_op_in(c, 1), *v = wf_op_in(c, 2), *bias = wf_op_in(c, 3),
-                *padding = wf_op_in(c, 4), *add = wf_op_in(c, 5), *pk = wf_op_in(c, 6), *pv = wf_op_in(c, 7);
-  problem a = {.n_heads = wf_node_attr_i(c->node, "num_heads", 0), .left = -1, .right = -1,
+                *padding = wf_op_in(c, 4), *add = wf_op_in(c, 5), *pk = wf_op_in(c, 6),
+                *pv = wf_op_in(c, 7);
+  problem a = {.n_heads = wf_node_attr_i(c->node, "num_heads", 0),
+               .left = -1,
+               .right = -1,
                .is_causal = wf_node_attr_i(c->node, "unidirectional", 0) != 0};
   a.n_kv = a.n_heads;
   if (!is_f32(q, 3) || a.n_heads <= 0 || !k || !v || !is_f32(k, 0) || !is_f32(v, 0) ||
@@ -483,7 +512,8 @@ weft_status wf_op_ms_multi_head_attention(wf_op_call *c, weft_error *err) {
   a.q = heads_of(q, a.n_heads, &a.n_q, &a.dim);
   a.k = heads_of(k, a.n_heads, &n_new, &dim_k);
   a.v = heads_of(v, a.n_heads, &n_v, &a.dim_v);
-  if (dim_k != a.dim || n_v != n_new || k->dims[0] != a.batch || v->dims[0] != a.batch) return misfit(c, "a key or value", err);
+  if (dim_k != a.dim || n_v != n_new || k->dims[0] != a.batch || v->dims[0] != a.batch)
+    return misfit(c, "a key or value", err);
   if (bias) {
     const int64_t hq = a.n_heads * a.dim, hv = a.n_heads * a.dim_v;
     if (!is_f32(bias, 0) || wf_view_count(bias) != 2 * hq + hv) return misfit(c, "the bias", err);
@@ -494,15 +524,17 @@ weft_status wf_op_ms_multi_head_attention(wf_op_call *c, weft_error *err) {
       WF_RETURN_IF_ERROR(add_bias(c, &a.v, a.batch, n_new, hv, p + 2 * hq, err));
     }
   }
-  if (!pk != !pv || (pk && (!is_f32(pk, 4) || !is_f32(pv, 4) || pk->dims[0] != a.batch ||
-                            pk->dims[1] != a.n_heads || pk->dims[3] != a.dim || pv->dims[0] != a.batch ||
-                            pv->dims[1] != a.n_heads || pv->dims[3] != a.dim_v || pk->dims[2] != pv->dims[2]))) {
+  if (!pk != !pv ||
+      (pk && (!is_f32(pk, 4) || !is_f32(pv, 4) || pk->dims[0] != a.batch ||
+              pk->dims[1] != a.n_heads || pk->dims[3] != a.dim || pv->dims[0] != a.batch ||
+              pv->dims[1] != a.n_heads || pv->dims[3] != a.dim_v || pk->dims[2] != pv->dims[2]))) {
     return misfit(c, "the past", err);
   }
   const int64_t n_past = pk ? pk->dims[2] : 0;
   a.n_keys = n_past + n_new;
   if (pk || wf_op_wants(c, 1) || wf_op_wants(c, 2)) {
-    const int64_t kd[4] = {a.batch, a.n_heads, a.n_keys, a.dim}, vd[4] = {a.batch, a.n_heads, a.n_keys, a.dim_v};
+    const int64_t kd[4] = {a.batch, a.n_heads, a.n_keys, a.dim},
+                  vd[4] = {a.batch, a.n_heads, a.n_keys, a.dim_v};
     WF_RETURN_IF_ERROR(wf_op_make(c, 1, WF_DTYPE_F32, 4, kd, err));
     WF_RETURN_IF_ERROR(wf_op_make(c, 2, WF_DTYPE_F32, 4, vd, err));
     extend(pk, &a.k, a.batch, a.n_heads, n_new, a.dim, a.n_keys, NULL, c->out[1].data);
@@ -510,11 +542,13 @@ weft_status wf_op_ms_multi_head_attention(wf_op_call *c, weft_error *err) {
     a.k = dense4(c->out[1].data, a.n_heads, a.n_keys, a.dim);
     a.v = dense4(c->out[2].data, a.n_heads, a.n_keys, a.dim_v);
   }
-  if (!set_mask(&a.m, add, a.batch, a.n_heads, a.n_q, a.n_keys)) return misfit(c, "attention_bias", err);
+  if (!set_mask(&a.m, add, a.batch, a.n_heads, a.n_q, a.n_keys))
+    return misfit(c, "attention_bias", err);
   void *memory = NULL;
   WF_RETURN_IF_ERROR(wf_op_scratch(c, (size_t)(2 * a.batch + 1) * sizeof(int64_t), &memory, err));
   int64_t *first = memory, *valid = first + a.batch;
-  if (padding && (padding->rank != 1 || padding->dtype != WF_DTYPE_I32 || padding->dims[0] != a.batch)) {
+  if (padding &&
+      (padding->rank != 1 || padding->dtype != WF_DTYPE_I32 || padding->dims[0] != a.batch)) {
     return wf_op_fail(c, err, WEFT_UNSUPPORTED, "a key padding mask of this form");
   }
   for (int64_t b = 0; b < a.batch; b++) {
@@ -534,26 +568,31 @@ weft_status wf_op_ms_multi_head_attention(wf_op_call *c, weft_error *err) {
   return attend(c, &a, err);
 }
 
-/* ---- internal ------------------------------------------------------------------------------------------------------ */
+/* ---- internal
+ * ------------------------------------------------------------------------------------------------------
+ */
 
 weft_status wf_op_weft_rotary(wf_op_call *c, weft_error *err) {
   WF_RETURN_IF_ERROR(wf_op_need(c, 3, err));
   const wf_rotary_params *p = &c->node->as.rotary;
   const wf_view *x = c->in[0], *cos = c->in[1], *sin = c->in[2];
   const int64_t row = (int64_t)p->n_heads * p->head_dim;
-  if (!is_f32(x, 0) || !is_f32(cos, 0) || !is_f32(sin, 0) || row <= 0 || wf_view_count(x) % row != 0 ||
-      cos->rank < 1 || p->index != WF_ROTARY_BY_TOKEN || p->dim / 2 > cos->dims[cos->rank - 1]) {
+  if (!is_f32(x, 0) || !is_f32(cos, 0) || !is_f32(sin, 0) || row <= 0 ||
+      wf_view_count(x) % row != 0 || cos->rank < 1 || p->index != WF_ROTARY_BY_TOKEN ||
+      p->dim / 2 > cos->dims[cos->rank - 1]) {
     return wf_op_fail(c, err, WEFT_UNSUPPORTED, "a rotation of this form outside of packed graphs");
   }
   const int64_t width = cos->dims[cos->rank - 1], rows = width ? wf_view_count(cos) / width : 0;
   const int64_t n = wf_view_count(x) / row;
-  if (wf_view_count(sin) != wf_view_count(cos) || rows == 0 || n % rows != 0) return misfit(c, "a table", err);
+  if (wf_view_count(sin) != wf_view_count(cos) || rows == 0 || n % rows != 0)
+    return misfit(c, "a table", err);
   WF_RETURN_IF_ERROR(wf_op_make(c, 0, WF_DTYPE_F32, x->rank, x->dims, err));
   float *y = c->out[0].data;
   memcpy(y, x->data, (size_t)wf_view_count(x) * sizeof *y);
   for (int64_t i = 0; i < n; i++) {
     for (int32_t h = 0; h < p->n_heads; h++) {
-      rotate(y + i * row + (int64_t)h * p->head_dim, p->dim, (const float *)cos->data + i % rows * width,
+      rotate(y + i * row + (int64_t)h * p->head_dim, p->dim,
+             (const float *)cos->data + i % rows * width,
              (const float *)sin->data + i % rows * width, p->kind == WF_ROTARY_INTERLEAVED);
     }
   }
@@ -565,10 +604,18 @@ weft_status wf_op_weft_attention(wf_op_call *c, weft_error *err) {
   const wf_attention_params *p = &c->node->as.attention;
   WF_RETURN_IF_ERROR(wf_op_need(c, 1, err));
   const wf_view *q = c->in[0], *k = wf_op_in(c, 1), *v = wf_op_in(c, 2), *cos = wf_op_in(c, 3),
-                *sin = wf_op_in(c, 4), *sinks = wf_op_in(c, 5), *pk = wf_op_in(c, 6), *pv = wf_op_in(c, 7);
-  problem a = {.batch = 1, .n_heads = p->n_heads, .n_kv = p->n_kv_heads, .dim = p->head_dim,
-               .dim_v = p->head_dim_v, .scale = (double)p->scale, .softcap = (double)p->softcap,
-               .is_causal = true, .left = p->window > 0 ? p->window - 1 : -1, .right = -1,
+                *sin = wf_op_in(c, 4), *sinks = wf_op_in(c, 5), *pk = wf_op_in(c, 6),
+                *pv = wf_op_in(c, 7);
+  problem a = {.batch = 1,
+               .n_heads = p->n_heads,
+               .n_kv = p->n_kv_heads,
+               .dim = p->head_dim,
+               .dim_v = p->head_dim_v,
+               .scale = (double)p->scale,
+               .softcap = (double)p->softcap,
+               .is_causal = true,
+               .left = p->window > 0 ? p->window - 1 : -1,
+               .right = -1,
                .smooth = p->smooth_softmax};
   if (!is_f32(q, 0) || q->rank < 1 || a.n_kv <= 0 || a.dim <= 0) return misfit(c, "the query", err);
   const int64_t hidden = q->dims[q->rank - 1];
@@ -587,8 +634,9 @@ weft_status wf_op_weft_attention(wf_op_call *c, weft_error *err) {
     a.k = (strided){a.q.at + a.n_heads * a.dim, 0, a.dim, hidden};
     a.v = (strided){a.k.at + a.n_kv * a.dim, 0, a.dim_v, hidden};
   }
-  if (!pk != !pv || (pk && (!is_f32(pk, 4) || !is_f32(pv, 4) || pk->dims[0] != 1 || pk->dims[1] != a.n_kv ||
-                            pk->dims[3] != a.dim || pv->dims[3] != a.dim_v || pv->dims[2] != pk->dims[2]))) {
+  if (!pk != !pv ||
+      (pk && (!is_f32(pk, 4) || !is_f32(pv, 4) || pk->dims[0] != 1 || pk->dims[1] != a.n_kv ||
+              pk->dims[3] != a.dim || pv->dims[3] != a.dim_v || pv->dims[2] != pk->dims[2]))) {
     return misfit(c, "the past", err);
   }
   const int64_t n_past = pk ? pk->dims[2] : 0;
@@ -604,8 +652,10 @@ weft_status wf_op_weft_attention(wf_op_call *c, weft_error *err) {
     const bool by_token = p->rotary.index == WF_ROTARY_BY_TOKEN;
     for (int64_t i = 0; i < a.n_q; i++) positions[i] = by_token ? i : n_past + i;
     const bool inter = p->rotary.kind == WF_ROTARY_INTERLEAVED;
-    WF_RETURN_IF_ERROR(turn(c, &a.q, 1, a.n_q, a.n_heads, a.dim, p->rotary.dim, inter, cos, sin, positions, err));
-    WF_RETURN_IF_ERROR(turn(c, &a.k, 1, a.n_q, a.n_kv, a.dim, p->rotary.dim, inter, cos, sin, positions, err));
+    WF_RETURN_IF_ERROR(
+        turn(c, &a.q, 1, a.n_q, a.n_heads, a.dim, p->rotary.dim, inter, cos, sin, positions, err));
+    WF_RETURN_IF_ERROR(
+        turn(c, &a.k, 1, a.n_q, a.n_kv, a.dim, p->rotary.dim, inter, cos, sin, positions, err));
   }
   const int64_t kd[4] = {1, a.n_kv, a.n_keys, a.dim}, vd[4] = {1, a.n_kv, a.n_keys, a.dim_v};
   WF_RETURN_IF_ERROR(wf_op_make(c, 1, WF_DTYPE_F32, 4, kd, err));

@@ -12,11 +12,14 @@ static weft_status bad(wf_op_call *c, weft_error *err, const char *why) {
   return wf_op_fail(c, err, WEFT_INVALID_ARGUMENT, "%s", why);
 }
 
-static bool is_index(const wf_view *v) { return v->dtype == WF_DTYPE_I64 || v->dtype == WF_DTYPE_I32; }
+static bool is_index(const wf_view *v) {
+  return v->dtype == WF_DTYPE_I64 || v->dtype == WF_DTYPE_I32;
+}
 
 /* Index i of a tensor, brought into [0, n); -1 when it lies outside. */
 static int64_t index_at(const wf_view *v, int64_t i, int64_t n) {
-  int64_t x = v->dtype == WF_DTYPE_I64 ? ((const int64_t *)v->data)[i] : ((const int32_t *)v->data)[i];
+  int64_t x =
+      v->dtype == WF_DTYPE_I64 ? ((const int64_t *)v->data)[i] : ((const int32_t *)v->data)[i];
   if (x < 0) x += n;
   return x >= 0 && x < n ? x : -1;
 }
@@ -41,7 +44,8 @@ weft_status wf_op_gather(wf_op_call *c, weft_error *err) {
   for (int32_t i = axis + 1; i < x->rank; i++) dims[rank++] = x->dims[i];
   WF_RETURN_IF_ERROR(wf_op_make(c, 0, x->dtype, rank, dims, err));
   const int64_t outer = wf_dims_product(x->dims, 0, axis), n = x->dims[axis];
-  const size_t inner = (size_t)wf_dims_product(x->dims, axis + 1, x->rank) * wf_held_bytes(x->dtype);
+  const size_t inner =
+      (size_t)wf_dims_product(x->dims, axis + 1, x->rank) * wf_held_bytes(x->dtype);
   const int64_t n_ids = wf_view_count(ids);
   char *to = c->out[0].data;
   for (int64_t o = 0; o < outer; o++) {
@@ -84,13 +88,14 @@ weft_status wf_op_gather_elements(wf_op_call *c, weft_error *err) {
   for (int64_t k = 0, n = wf_view_count(ids); k < n; k++) {
     const int64_t at = element_at(x, ids, axis, k);
     if (at < 0) return outside(c, ids, k, x->dims[axis], err);
-    memcpy((char *)c->out[0].data + (size_t)k * elem, (const char *)x->data + (size_t)at * elem, elem);
+    memcpy((char *)c->out[0].data + (size_t)k * elem, (const char *)x->data + (size_t)at * elem,
+           elem);
   }
   return WEFT_OK;
 }
 
-/* Start of slice t named by the last axis of `ids` (width w) in a tensor whose first `batch` axes are
- * shared; in elements. */
+/* Start of slice t named by the last axis of `ids` (width w) in a tensor whose first `batch` axes
+ * are shared; in elements. */
 static int64_t nd_at(const wf_view *x, const wf_view *ids, int32_t batch, int64_t w, int64_t t) {
   int64_t at = 0, stride = wf_dims_product(x->dims, batch, x->rank);
   const int64_t per_batch = wf_dims_product(ids->dims, batch, ids->rank - 1);
@@ -128,12 +133,15 @@ weft_status wf_op_gather_nd(wf_op_call *c, weft_error *err) {
   for (int64_t t = 0; t < n; t++) {
     const int64_t at = nd_at(x, ids, (int32_t)b, w, t);
     if (at < 0) return bad(c, err, "an index lies outside");
-    memcpy((char *)c->out[0].data + (size_t)t * slice, (const char *)x->data + (size_t)at * elem, slice);
+    memcpy((char *)c->out[0].data + (size_t)t * slice, (const char *)x->data + (size_t)at * elem,
+           slice);
   }
   return WEFT_OK;
 }
 
-/* ---- scatter ------------------------------------------------------------------------------------------------ */
+/* ---- scatter
+ * ------------------------------------------------------------------------------------------------
+ */
 
 typedef enum reduction { RED_NONE, RED_ADD, RED_MUL, RED_MIN, RED_MAX } reduction;
 
@@ -148,31 +156,33 @@ static reduction reduction_of(const wf_op_call *c) {
 
 static void combine(wf_dtype dtype, reduction how, int64_t n, void *to, const void *from) {
   switch ((int)dtype) {
-#define F(NAME, T)                                                                    \
-  case WF_DTYPE_##NAME:                                                               \
-    for (int64_t i = 0; i < n; i++) {                                                 \
-      T *y = (T *)to + i;                                                             \
-      const T v = ((const T *)from)[i];                                               \
-      *y = how == RED_ADD   ? (T)(*y + v)                                             \
-           : how == RED_MUL ? (T)(*y * v)                                             \
-           : how == RED_MIN ? (v < *y ? v : *y)                                       \
-                            : (v > *y ? v : *y);                                      \
-    }                                                                                 \
+#define F(NAME, T)                               \
+  case WF_DTYPE_##NAME:                          \
+    for (int64_t i = 0; i < n; i++) {            \
+      T *y = (T *)to + i;                        \
+      const T v = ((const T *)from)[i];          \
+      *y = how == RED_ADD   ? (T)(*y + v)        \
+           : how == RED_MUL ? (T)(*y * v)        \
+           : how == RED_MIN ? (v < *y ? v : *y)  \
+                            : (v > *y ? v : *y); \
+    }                                            \
     break;
-#define I(NAME, T)                                                                    \
-  case WF_DTYPE_##NAME:                                                               \
-    for (int64_t i = 0; i < n; i++) {                                                 \
-      T *y = (T *)to + i;                                                             \
-      const T v = ((const T *)from)[i];                                               \
-      *y = how == RED_ADD   ? (T)((uint64_t)*y + (uint64_t)v)                         \
-           : how == RED_MUL ? (T)((uint64_t)*y * (uint64_t)v)                         \
-           : how == RED_MIN ? (v < *y ? v : *y)                                       \
-                            : (v > *y ? v : *y);                                      \
-    }                                                                                 \
+#define I(NAME, T)                                            \
+  case WF_DTYPE_##NAME:                                       \
+    for (int64_t i = 0; i < n; i++) {                         \
+      T *y = (T *)to + i;                                     \
+      const T v = ((const T *)from)[i];                       \
+      *y = how == RED_ADD   ? (T)((uint64_t)*y + (uint64_t)v) \
+           : how == RED_MUL ? (T)((uint64_t)*y * (uint64_t)v) \
+           : how == RED_MIN ? (v < *y ? v : *y)               \
+                            : (v > *y ? v : *y);              \
+    }                                                         \
     break;
     WF_FLOAT_TYPES(F)
     WF_INT_TYPES(I)
-    default: memcpy(to, from, (size_t)n * wf_held_bytes(dtype)); break;
+    default:
+      memcpy(to, from, (size_t)n * wf_held_bytes(dtype));
+      break;
 #undef I
 #undef F
   }
@@ -191,7 +201,8 @@ static void put(const wf_view *y, int64_t at, reduction how, int64_t n, const vo
 static weft_status start_scatter(wf_op_call *c, weft_error *err) {
   WF_RETURN_IF_ERROR(wf_op_need(c, 3, err));
   const wf_view *x = c->in[0];
-  if (!is_index(c->in[1]) || c->in[2]->dtype != x->dtype) return bad(c, err, "bad indices or updates");
+  if (!is_index(c->in[1]) || c->in[2]->dtype != x->dtype)
+    return bad(c, err, "bad indices or updates");
   WF_RETURN_IF_ERROR(wf_op_make(c, 0, x->dtype, x->rank, x->dims, err));
   const size_t n = (size_t)wf_view_count(x) * wf_held_bytes(x->dtype);
   if (n) memcpy(c->out[0].data, x->data, n);
@@ -276,15 +287,19 @@ weft_status wf_op_tensor_scatter(wf_op_call *c, weft_error *err) {
   return WEFT_OK;
 }
 
-/* ---- by value --------------------------------------------------------------------------------------------------- */
+/* ---- by value
+ * ---------------------------------------------------------------------------------------------------
+ */
 
 static bool is_nonzero(const wf_view *v, int64_t i) {
   switch ((int)(v->dtype == WF_DTYPE_BOOL ? WF_DTYPE_U8 : v->dtype)) {
-#define CASE(NAME, T) \
-  case WF_DTYPE_##NAME: return ((const T *)v->data)[i] != 0;
+#define CASE(NAME, T)   \
+  case WF_DTYPE_##NAME: \
+    return ((const T *)v->data)[i] != 0;
     WF_NUMBER_TYPES(CASE)
 #undef CASE
-    default: return false;
+    default:
+      return false;
   }
 }
 
@@ -324,16 +339,20 @@ weft_status wf_op_one_hot(wf_op_call *c, weft_error *err) {
   }
   WF_RETURN_IF_ERROR(wf_op_make(c, 0, values->dtype, ids->rank + 1, dims, err));
   const size_t elem = wf_held_bytes(values->dtype);
-  const int64_t inner = wf_dims_product(ids->dims, axis, ids->rank), total = wf_view_count(&c->out[0]);
+  const int64_t inner = wf_dims_product(ids->dims, axis, ids->rank),
+                total = wf_view_count(&c->out[0]);
   for (int64_t k = 0; k < total; k++) {
     const int64_t o = k / (d * inner), i = k % inner, hot = k / inner % d, at = o * inner + i;
     double v = -1;
     switch ((int)ids->dtype) {
-#define CASE(NAME, T) \
-  case WF_DTYPE_##NAME: v = (double)((const T *)ids->data)[at]; break;
+#define CASE(NAME, T)                       \
+  case WF_DTYPE_##NAME:                     \
+    v = (double)((const T *)ids->data)[at]; \
+    break;
       WF_NUMBER_TYPES(CASE)
 #undef CASE
-      default: return bad(c, err, "indices must be numbers");
+      default:
+        return bad(c, err, "indices must be numbers");
     }
     if (v < 0) v += (double)d;
     memcpy((char *)c->out[0].data + (size_t)k * elem,

@@ -11,13 +11,14 @@ typedef enum arith { ADD, SUB, MUL, DIV, MIN, MAX, POW, MOD, FMOD } arith;
 typedef enum compare { EQ, GT, LT, GE, LE } compare;
 typedef enum bits { BAND, BOR, BXOR, SHL, SHR } bits;
 
-/* ---- per type -------------------------------------------------------------------------------------- */
+/* ---- per type
+ * -------------------------------------------------------------------------------------- */
 
-#define EACH(expr)                            \
-  for (int64_t i = 0; i < n; i++) {           \
-    const type x = a[i * sa], z = b[i * sb];  \
-    y[i] = (type)(expr);                      \
-  }                                           \
+#define EACH(expr)                           \
+  for (int64_t i = 0; i < n; i++) {          \
+    const type x = a[i * sa], z = b[i * sb]; \
+    y[i] = (type)(expr);                     \
+  }                                          \
   break
 
 /* Python's sign rule for Mod, C's for fmod = 1. */
@@ -26,21 +27,30 @@ static double mod_f64(double x, double z) {
   return r != 0 && (r < 0) != (z < 0) ? r + z : r;
 }
 
-#define FLOAT_ARITH(NAME, T)                                                                     \
-  static void arith_##NAME(arith op, int64_t n, const T *a, int64_t sa, const T *b, int64_t sb,  \
-                           T *y) {                                                               \
-    typedef T type;                                                                              \
-    switch (op) {                                                                                \
-      case ADD: EACH(x + z);                                                                     \
-      case SUB: EACH(x - z);                                                                     \
-      case MUL: EACH(x * z);                                                                     \
-      case DIV: EACH(x / z);                                                                     \
-      case MIN: EACH(x != x || x < z ? x : z);                                                   \
-      case MAX: EACH(x != x || x > z ? x : z);                                                   \
-      case POW: EACH(pow((double)x, (double)z));                                                 \
-      case MOD: EACH(mod_f64((double)x, (double)z));                                             \
-      case FMOD: EACH(fmod((double)x, (double)z));                                               \
-    }                                                                                            \
+#define FLOAT_ARITH(NAME, T)                                                                    \
+  static void arith_##NAME(arith op, int64_t n, const T *a, int64_t sa, const T *b, int64_t sb, \
+                           T *y) {                                                              \
+    typedef T type;                                                                             \
+    switch (op) {                                                                               \
+      case ADD:                                                                                 \
+        EACH(x + z);                                                                            \
+      case SUB:                                                                                 \
+        EACH(x - z);                                                                            \
+      case MUL:                                                                                 \
+        EACH(x *z);                                                                             \
+      case DIV:                                                                                 \
+        EACH(x / z);                                                                            \
+      case MIN:                                                                                 \
+        EACH(x != x || x < z ? x : z);                                                          \
+      case MAX:                                                                                 \
+        EACH(x != x || x > z ? x : z);                                                          \
+      case POW:                                                                                 \
+        EACH(pow((double)x, (double)z));                                                        \
+      case MOD:                                                                                 \
+        EACH(mod_f64((double)x, (double)z));                                                    \
+      case FMOD:                                                                                \
+        EACH(fmod((double)x, (double)z));                                                       \
+    }                                                                                           \
   }
 WF_FLOAT_TYPES(FLOAT_ARITH)
 
@@ -53,78 +63,101 @@ static uint64_t int_pow(uint64_t base, uint64_t n) {
 }
 
 /* Sums and products wrap, as two's complement does; a division by zero gives zero. */
-#define INT_ARITH(NAME, T)                                                                       \
-  static T div_##NAME(T x, T z) {                                                                \
-    if (z == 0) return 0;                                                                        \
-    if (WF_IS_SIGNED(T) && z == (T)-1) return (T)(0 - (uint64_t)x);                                 \
-    return (T)(x / z);                                                                           \
-  }                                                                                              \
-  static T rem_##NAME(T x, T z, bool c_sign) {                                                   \
-    if (z == 0 || (WF_IS_SIGNED(T) && z == (T)-1)) return 0;                                        \
-    const T r = (T)(x % z);                                                                      \
-    return !c_sign && r != 0 && ((T)(r ^ z) < (T)1 && WF_IS_SIGNED(T)) ? (T)(r + z) : r;            \
-  }                                                                                              \
-  static void arith_##NAME(arith op, int64_t n, const T *a, int64_t sa, const T *b, int64_t sb,  \
-                           T *y) {                                                               \
-    typedef T type;                                                                              \
-    switch (op) {                                                                                \
-      case ADD: EACH((uint64_t)x + (uint64_t)z);                                                 \
-      case SUB: EACH((uint64_t)x - (uint64_t)z);                                                 \
-      case MUL: EACH((uint64_t)x * (uint64_t)z);                                                 \
-      case DIV: EACH(div_##NAME(x, z));                                                          \
-      case MIN: EACH(x < z ? x : z);                                                             \
-      case MAX: EACH(x > z ? x : z);                                                             \
-      case POW: EACH(WF_IS_SIGNED(T) && z < (T)1 && z != 0 ? (type)(x == 1)                         \
-                                                      : int_pow((uint64_t)x, (uint64_t)z));      \
-      case MOD: EACH(rem_##NAME(x, z, false));                                                   \
-      case FMOD: EACH(rem_##NAME(x, z, true));                                                   \
-    }                                                                                            \
+#define INT_ARITH(NAME, T)                                                                      \
+  static T div_##NAME(T x, T z) {                                                               \
+    if (z == 0) return 0;                                                                       \
+    if (WF_IS_SIGNED(T) && z == (T)-1) return (T)(0 - (uint64_t)x);                             \
+    return (T)(x / z);                                                                          \
+  }                                                                                             \
+  static T rem_##NAME(T x, T z, bool c_sign) {                                                  \
+    if (z == 0 || (WF_IS_SIGNED(T) && z == (T)-1)) return 0;                                    \
+    const T r = (T)(x % z);                                                                     \
+    return !c_sign && r != 0 && ((T)(r ^ z) < (T)1 && WF_IS_SIGNED(T)) ? (T)(r + z) : r;        \
+  }                                                                                             \
+  static void arith_##NAME(arith op, int64_t n, const T *a, int64_t sa, const T *b, int64_t sb, \
+                           T *y) {                                                              \
+    typedef T type;                                                                             \
+    switch (op) {                                                                               \
+      case ADD:                                                                                 \
+        EACH((uint64_t)x + (uint64_t)z);                                                        \
+      case SUB:                                                                                 \
+        EACH((uint64_t)x - (uint64_t)z);                                                        \
+      case MUL:                                                                                 \
+        EACH((uint64_t)x *(uint64_t)z);                                                         \
+      case DIV:                                                                                 \
+        EACH(div_##NAME(x, z));                                                                 \
+      case MIN:                                                                                 \
+        EACH(x < z ? x : z);                                                                    \
+      case MAX:                                                                                 \
+        EACH(x > z ? x : z);                                                                    \
+      case POW:                                                                                 \
+        EACH(WF_IS_SIGNED(T) && z < (T)1 && z != 0 ? (type)(x == 1)                             \
+                                                   : int_pow((uint64_t)x, (uint64_t)z));        \
+      case MOD:                                                                                 \
+        EACH(rem_##NAME(x, z, false));                                                          \
+      case FMOD:                                                                                \
+        EACH(rem_##NAME(x, z, true));                                                           \
+    }                                                                                           \
   }
 WF_INT_TYPES(INT_ARITH)
 #undef EACH
 
-#define EACH(expr)                            \
-  for (int64_t i = 0; i < n; i++) {           \
-    const type x = a[i * sa], z = b[i * sb];  \
-    y[i] = (uint8_t)(expr);                   \
-  }                                           \
+#define EACH(expr)                           \
+  for (int64_t i = 0; i < n; i++) {          \
+    const type x = a[i * sa], z = b[i * sb]; \
+    y[i] = (uint8_t)(expr);                  \
+  }                                          \
   break
-#define COMPARE(NAME, T)                                                                           \
-  static void compare_##NAME(compare op, int64_t n, const T *a, int64_t sa, const T *b, int64_t sb, \
-                             uint8_t *y) {                                                         \
-    typedef T type;                                                                                \
-    switch (op) {                                                                                  \
-      case EQ: EACH(x == z);                                                                       \
-      case GT: EACH(x > z);                                                                        \
-      case LT: EACH(x < z);                                                                        \
-      case GE: EACH(x >= z);                                                                       \
-      case LE: EACH(x <= z);                                                                       \
-    }                                                                                              \
+#define COMPARE(NAME, T)                                                                \
+  static void compare_##NAME(compare op, int64_t n, const T *a, int64_t sa, const T *b, \
+                             int64_t sb, uint8_t *y) {                                  \
+    typedef T type;                                                                     \
+    switch (op) {                                                                       \
+      case EQ:                                                                          \
+        EACH(x == z);                                                                   \
+      case GT:                                                                          \
+        EACH(x > z);                                                                    \
+      case LT:                                                                          \
+        EACH(x < z);                                                                    \
+      case GE:                                                                          \
+        EACH(x >= z);                                                                   \
+      case LE:                                                                          \
+        EACH(x <= z);                                                                   \
+    }                                                                                   \
   }
 WF_NUMBER_TYPES(COMPARE)
 #undef EACH
 
-#define EACH(expr)                            \
-  for (int64_t i = 0; i < n; i++) {           \
-    const type x = a[i * sa], z = b[i * sb];  \
-    y[i] = (type)(expr);                      \
-  }                                           \
+#define EACH(expr)                           \
+  for (int64_t i = 0; i < n; i++) {          \
+    const type x = a[i * sa], z = b[i * sb]; \
+    y[i] = (type)(expr);                     \
+  }                                          \
   break
-#define BITS(NAME, T)                                                                              \
-  static void bits_##NAME(bits op, int64_t n, const T *a, int64_t sa, const T *b, int64_t sb, T *y) { \
-    typedef T type;                                                                                \
-    switch (op) {                                                                                  \
-      case BAND: EACH(x & z);                                                                      \
-      case BOR: EACH(x | z);                                                                       \
-      case BXOR: EACH(x ^ z);                                                                      \
-      case SHL: EACH((uint64_t)z >= 8 * sizeof(T) ? 0 : (uint64_t)x << (uint64_t)z);               \
-      case SHR: EACH((uint64_t)z < 8 * sizeof(T) ? x >> (uint64_t)z : WF_IS_SIGNED(T) && x < (T)1 && x ? -1 : 0); \
-    }                                                                                              \
+#define BITS(NAME, T)                                                                         \
+  static void bits_##NAME(bits op, int64_t n, const T *a, int64_t sa, const T *b, int64_t sb, \
+                          T *y) {                                                             \
+    typedef T type;                                                                           \
+    switch (op) {                                                                             \
+      case BAND:                                                                              \
+        EACH(x &z);                                                                           \
+      case BOR:                                                                               \
+        EACH(x | z);                                                                          \
+      case BXOR:                                                                              \
+        EACH(x ^ z);                                                                          \
+      case SHL:                                                                               \
+        EACH((uint64_t)z >= 8 * sizeof(T) ? 0 : (uint64_t)x << (uint64_t)z);                  \
+      case SHR:                                                                               \
+        EACH((uint64_t)z < 8 * sizeof(T)        ? x >> (uint64_t)z                            \
+             : WF_IS_SIGNED(T) && x < (T)1 && x ? -1                                          \
+                                                : 0);                                         \
+    }                                                                                         \
   }
 WF_INT_TYPES(BITS)
 #undef EACH
 
-/* ---- operators ----------------------------------------------------------------------------------------- */
+/* ---- operators
+ * ----------------------------------------------------------------------------------------- */
 
 static weft_status two(wf_op_call *c, wf_view *shape, weft_error *err) {
   WF_RETURN_IF_ERROR(wf_op_need(c, 2, err));
@@ -148,15 +181,24 @@ static weft_status no_type(wf_op_call *c, wf_dtype t, weft_error *err) {
 
 static bool fast_op(arith op, wf_binary_op *fast) {
   switch (op) {
-    case ADD: *fast = WF_BINARY_ADD; return true;
-    case SUB: *fast = WF_BINARY_SUB; return true;
-    case MUL: *fast = WF_BINARY_MUL; return true;
-    case DIV: *fast = WF_BINARY_DIV; return true;
+    case ADD:
+      *fast = WF_BINARY_ADD;
+      return true;
+    case SUB:
+      *fast = WF_BINARY_SUB;
+      return true;
+    case MUL:
+      *fast = WF_BINARY_MUL;
+      return true;
+    case DIV:
+      *fast = WF_BINARY_DIV;
+      return true;
     case MIN:
     case MAX:
     case POW:
     case MOD:
-    case FMOD: break;
+    case FMOD:
+      break;
   }
   return false;
 }
@@ -181,15 +223,16 @@ static weft_status arith_views(wf_op_call *c, arith op, const wf_view *a, const 
                     (const float *)b->data + w.at[1], w.steps[1], (float *)y->data + at);
         }
         break;
-#define CASE(NAME, T)                                                                          \
-  case WF_DTYPE_##NAME:                                                                        \
-    arith_##NAME(op, w.run, (const T *)a->data + w.at[0], w.steps[0],                          \
-                 (const T *)b->data + w.at[1], w.steps[1], (T *)y->data + at);                 \
+#define CASE(NAME, T)                                                          \
+  case WF_DTYPE_##NAME:                                                        \
+    arith_##NAME(op, w.run, (const T *)a->data + w.at[0], w.steps[0],          \
+                 (const T *)b->data + w.at[1], w.steps[1], (T *)y->data + at); \
     break;
         CASE(F64, double)
         WF_INT_TYPES(CASE)
 #undef CASE
-      default: return no_type(c, y->dtype, err);
+      default:
+        return no_type(c, y->dtype, err);
     }
     at += w.run;
   } while (wf_walk_next(&w));
@@ -214,11 +257,13 @@ weft_status wf_op_mod(wf_op_call *c, weft_error *err) {
 
 static double as_f64(const wf_view *v, int64_t i) {
   switch ((int)v->dtype) {
-#define CASE(NAME, T) \
-  case WF_DTYPE_##NAME: return (double)((const T *)v->data)[i];
+#define CASE(NAME, T)   \
+  case WF_DTYPE_##NAME: \
+    return (double)((const T *)v->data)[i];
     WF_NUMBER_TYPES(CASE)
 #undef CASE
-    default: return 0;
+    default:
+      return 0;
   }
 }
 
@@ -241,17 +286,20 @@ weft_status wf_op_pow(wf_op_call *c, weft_error *err) {
       const double x = as_f64(a, w.at[0] + i * w.steps[0]), z = as_f64(b, w.at[1] + i * w.steps[1]);
       const double r = z == 2 ? x * x : pow(x, z);
       switch ((int)a->dtype) {
-#define CASE(NAME, T) \
-  case WF_DTYPE_##NAME: ((T *)c->out[0].data)[at] = (T)r; break;
+#define CASE(NAME, T)                 \
+  case WF_DTYPE_##NAME:               \
+    ((T *)c->out[0].data)[at] = (T)r; \
+    break;
         WF_FLOAT_TYPES(CASE)
 #undef CASE
-#define CASE(NAME, T)                                                                    \
-  case WF_DTYPE_##NAME:                                                                  \
-    ((T *)c->out[0].data)[at] = r > -9.2e18 && r < 9.2e18 ? (T)(int64_t)r : (T)0;         \
+#define CASE(NAME, T)                                                             \
+  case WF_DTYPE_##NAME:                                                           \
+    ((T *)c->out[0].data)[at] = r > -9.2e18 && r < 9.2e18 ? (T)(int64_t)r : (T)0; \
     break;
         WF_INT_TYPES(CASE)
 #undef CASE
-        default: return no_type(c, a->dtype, err);
+        default:
+          return no_type(c, a->dtype, err);
       }
     }
   } while (wf_walk_next(&w));
@@ -295,14 +343,15 @@ static weft_status run_compare(wf_op_call *c, compare op, weft_error *err) {
   if (w.is_done) return WEFT_OK;
   do {
     switch ((int)a->dtype == WF_DTYPE_BOOL ? WF_DTYPE_U8 : (int)a->dtype) {
-#define CASE(NAME, T)                                                                \
-  case WF_DTYPE_##NAME:                                                              \
-    compare_##NAME(op, w.run, (const T *)a->data + w.at[0], w.steps[0],              \
-                   (const T *)b->data + w.at[1], w.steps[1], y);                     \
+#define CASE(NAME, T)                                                   \
+  case WF_DTYPE_##NAME:                                                 \
+    compare_##NAME(op, w.run, (const T *)a->data + w.at[0], w.steps[0], \
+                   (const T *)b->data + w.at[1], w.steps[1], y);        \
     break;
       WF_NUMBER_TYPES(CASE)
 #undef CASE
-      default: return no_type(c, a->dtype, err);
+      default:
+        return no_type(c, a->dtype, err);
     }
     y += w.run;
   } while (wf_walk_next(&w));
@@ -311,7 +360,9 @@ static weft_status run_compare(wf_op_call *c, compare op, weft_error *err) {
 weft_status wf_op_equal(wf_op_call *c, weft_error *err) { return run_compare(c, EQ, err); }
 weft_status wf_op_greater(wf_op_call *c, weft_error *err) { return run_compare(c, GT, err); }
 weft_status wf_op_less(wf_op_call *c, weft_error *err) { return run_compare(c, LT, err); }
-weft_status wf_op_greater_or_equal(wf_op_call *c, weft_error *err) { return run_compare(c, GE, err); }
+weft_status wf_op_greater_or_equal(wf_op_call *c, weft_error *err) {
+  return run_compare(c, GE, err);
+}
 weft_status wf_op_less_or_equal(wf_op_call *c, weft_error *err) { return run_compare(c, LE, err); }
 
 static weft_status run_bits(wf_op_call *c, bits op, bool is_logic, weft_error *err) {
@@ -328,14 +379,15 @@ static weft_status run_bits(wf_op_call *c, bits op, bool is_logic, weft_error *e
   int64_t at = 0;
   do {
     switch ((int)(is_logic ? WF_DTYPE_U8 : a->dtype)) {
-#define CASE(NAME, T)                                                                  \
-  case WF_DTYPE_##NAME:                                                                \
-    bits_##NAME(op, w.run, (const T *)a->data + w.at[0], w.steps[0],                   \
-                (const T *)b->data + w.at[1], w.steps[1], (T *)c->out[0].data + at);   \
+#define CASE(NAME, T)                                                                              \
+  case WF_DTYPE_##NAME:                                                                            \
+    bits_##NAME(op, w.run, (const T *)a->data + w.at[0], w.steps[0], (const T *)b->data + w.at[1], \
+                w.steps[1], (T *)c->out[0].data + at);                                             \
     break;
       WF_INT_TYPES(CASE)
 #undef CASE
-      default: return no_type(c, a->dtype, err);
+      default:
+        return no_type(c, a->dtype, err);
     }
     at += w.run;
   } while (wf_walk_next(&w));
@@ -344,11 +396,18 @@ static weft_status run_bits(wf_op_call *c, bits op, bool is_logic, weft_error *e
 weft_status wf_op_and(wf_op_call *c, weft_error *err) { return run_bits(c, BAND, true, err); }
 weft_status wf_op_or(wf_op_call *c, weft_error *err) { return run_bits(c, BOR, true, err); }
 weft_status wf_op_xor(wf_op_call *c, weft_error *err) { return run_bits(c, BXOR, true, err); }
-weft_status wf_op_bitwise_and(wf_op_call *c, weft_error *err) { return run_bits(c, BAND, false, err); }
-weft_status wf_op_bitwise_or(wf_op_call *c, weft_error *err) { return run_bits(c, BOR, false, err); }
-weft_status wf_op_bitwise_xor(wf_op_call *c, weft_error *err) { return run_bits(c, BXOR, false, err); }
+weft_status wf_op_bitwise_and(wf_op_call *c, weft_error *err) {
+  return run_bits(c, BAND, false, err);
+}
+weft_status wf_op_bitwise_or(wf_op_call *c, weft_error *err) {
+  return run_bits(c, BOR, false, err);
+}
+weft_status wf_op_bitwise_xor(wf_op_call *c, weft_error *err) {
+  return run_bits(c, BXOR, false, err);
+}
 weft_status wf_op_bit_shift(wf_op_call *c, weft_error *err) {
-  return run_bits(c, wf_str_is(wf_node_attr_s(c->node, "direction"), "LEFT") ? SHL : SHR, false, err);
+  return run_bits(c, wf_str_is(wf_node_attr_s(c->node, "direction"), "LEFT") ? SHL : SHR, false,
+                  err);
 }
 
 /* y = condition ? a : b, by size of the element: no arithmetic happens. */

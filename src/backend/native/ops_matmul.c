@@ -19,17 +19,17 @@ typedef struct mats {
   int64_t a_row, a_col, b_row, b_col;
 } mats;
 
-#define PLAIN(NAME, T, ACC)                                                                     \
-  static void mul_##NAME(const mats *s, const T *a, const T *b, T *y) {                         \
-    for (int64_t i = 0; i < s->m; i++) {                                                        \
-      for (int64_t j = 0; j < s->n; j++) {                                                      \
-        ACC acc = 0;                                                                            \
-        for (int64_t p = 0; p < s->k; p++) {                                                    \
-          acc += (ACC)a[i * s->a_row + p * s->a_col] * (ACC)b[p * s->b_row + j * s->b_col];     \
-        }                                                                                       \
-        y[i * s->n + j] = (T)acc;                                                               \
-      }                                                                                         \
-    }                                                                                           \
+#define PLAIN(NAME, T, ACC)                                                                 \
+  static void mul_##NAME(const mats *s, const T *a, const T *b, T *y) {                     \
+    for (int64_t i = 0; i < s->m; i++) {                                                    \
+      for (int64_t j = 0; j < s->n; j++) {                                                  \
+        ACC acc = 0;                                                                        \
+        for (int64_t p = 0; p < s->k; p++) {                                                \
+          acc += (ACC)a[i * s->a_row + p * s->a_col] * (ACC)b[p * s->b_row + j * s->b_col]; \
+        }                                                                                   \
+        y[i * s->n + j] = (T)acc;                                                           \
+      }                                                                                     \
+    }                                                                                       \
   }
 PLAIN(F32, float, double)
 PLAIN(F64, double, double)
@@ -38,23 +38,34 @@ PLAIN(I64, int64_t, uint64_t)
 PLAIN(U32, uint32_t, uint64_t)
 PLAIN(U64, uint64_t, uint64_t)
 
-static weft_status multiply(wf_op_call *c, const mats *s, wf_dtype dtype, const void *a, const void *b,
-                            void *y, weft_error *err) {
+static weft_status multiply(wf_op_call *c, const mats *s, wf_dtype dtype, const void *a,
+                            const void *b, void *y, weft_error *err) {
   if (s->m == 0 || s->n == 0) return WEFT_OK;
   switch ((int)dtype) {
     case WF_DTYPE_F32:
       if (s->k > 0 && s->a_col == 1 && (s->b_col == 1 || s->b_row == 1)) {
         const bool t = s->b_col != 1;
-        wf_gemm_f32(c->env->level, s->m, s->n, s->k, a, s->a_row, b, t ? s->b_col : s->b_row, t, y, s->n);
+        wf_gemm_f32(c->env->level, s->m, s->n, s->k, a, s->a_row, b, t ? s->b_col : s->b_row, t, y,
+                    s->n);
       } else {
         mul_F32(s, a, b, y);
       }
       return WEFT_OK;
-    case WF_DTYPE_F64: mul_F64(s, a, b, y); return WEFT_OK;
-    case WF_DTYPE_I32: mul_I32(s, a, b, y); return WEFT_OK;
-    case WF_DTYPE_I64: mul_I64(s, a, b, y); return WEFT_OK;
-    case WF_DTYPE_U32: mul_U32(s, a, b, y); return WEFT_OK;
-    case WF_DTYPE_U64: mul_U64(s, a, b, y); return WEFT_OK;
+    case WF_DTYPE_F64:
+      mul_F64(s, a, b, y);
+      return WEFT_OK;
+    case WF_DTYPE_I32:
+      mul_I32(s, a, b, y);
+      return WEFT_OK;
+    case WF_DTYPE_I64:
+      mul_I64(s, a, b, y);
+      return WEFT_OK;
+    case WF_DTYPE_U32:
+      mul_U32(s, a, b, y);
+      return WEFT_OK;
+    case WF_DTYPE_U64:
+      mul_U64(s, a, b, y);
+      return WEFT_OK;
     default:
       return wf_op_fail(c, err, WEFT_UNSUPPORTED, "elements of type %s", wf_dtype_name(dtype));
   }
@@ -62,14 +73,15 @@ static weft_status multiply(wf_op_call *c, const mats *s, wf_dtype dtype, const 
 
 /* Shapes of a numpy matmul: 1-D operands gain an axis that is dropped again. */
 typedef struct batched {
-  wf_view a, b;  /* with rank >= 2 */
-  int32_t rank;  /* of the batch axes */
+  wf_view a, b; /* with rank >= 2 */
+  int32_t rank; /* of the batch axes */
   int64_t dims[R];
   mats s;
   bool drop_row, drop_col;
 } batched;
 
-static weft_status plan_batched(wf_op_call *c, bool trans_a, bool trans_b, batched *p, weft_error *err) {
+static weft_status plan_batched(wf_op_call *c, bool trans_a, bool trans_b, batched *p,
+                                weft_error *err) {
   *p = (batched){.a = *c->in[0], .b = *c->in[1]};
   if (p->a.rank < 1 || p->b.rank < 1) return misfit(c, err);
   if (p->a.rank == 1) {
@@ -128,7 +140,8 @@ static weft_status run_matmul(wf_op_call *c, bool trans_a, bool trans_b, weft_er
       at_a += index[j] * sa[j];
       at_b += index[j] * sb[j];
     }
-    WF_RETURN_IF_ERROR(multiply(c, &p.s, p.a.dtype, (const char *)p.a.data + (size_t)(at_a * size_a) * elem,
+    WF_RETURN_IF_ERROR(multiply(c, &p.s, p.a.dtype,
+                                (const char *)p.a.data + (size_t)(at_a * size_a) * elem,
                                 (const char *)p.b.data + (size_t)(at_b * size_b) * elem,
                                 (char *)c->out[0].data + (size_t)(i * size_y) * elem, err));
     for (int32_t j = p.rank; j-- > 0;) {
@@ -139,7 +152,9 @@ static weft_status run_matmul(wf_op_call *c, bool trans_a, bool trans_b, weft_er
   return WEFT_OK;
 }
 
-weft_status wf_op_matmul(wf_op_call *c, weft_error *err) { return run_matmul(c, false, false, err); }
+weft_status wf_op_matmul(wf_op_call *c, weft_error *err) {
+  return run_matmul(c, false, false, err);
+}
 
 weft_status wf_op_ms_fused_matmul(wf_op_call *c, weft_error *err) {
   if (wf_node_attr_i(c->node, "transBatchA", 0) || wf_node_attr_i(c->node, "transBatchB", 0)) {
@@ -191,7 +206,9 @@ weft_status wf_op_gemm(wf_op_call *c, weft_error *err) {
   return WEFT_OK;
 }
 
-/* ---- Einsum ---------------------------------------------------------------------------------------------------- */
+/* ---- Einsum
+ * ----------------------------------------------------------------------------------------------------
+ */
 
 enum { LABELS = 26 * 2 + R, MAX_TERMS = 4 };
 
@@ -205,7 +222,8 @@ static int32_t label_of(char ch) {
   return -1;
 }
 
-/* Reads one term; "..." stands for as many axes as the tensor has left (rank < 0: as many as given). */
+/* Reads one term; "..." stands for as many axes as the tensor has left (rank < 0: as many as
+ * given). */
 static bool read_term(const char **p, const char *end, int32_t rank, int32_t *n_dots, term *t) {
   int32_t named = 0;
   bool has_dots = false;
@@ -231,11 +249,13 @@ static bool read_term(const char **p, const char *end, int32_t rank, int32_t *n_
 
 static double read_any(const wf_view *v, int64_t i) {
   switch ((int)v->dtype) {
-#define CASE(NAME, T) \
-  case WF_DTYPE_##NAME: return (double)((const T *)v->data)[i];
+#define CASE(NAME, T)   \
+  case WF_DTYPE_##NAME: \
+    return (double)((const T *)v->data)[i];
     WF_NUMBER_TYPES(CASE)
 #undef CASE
-    default: return 0;
+    default:
+      return 0;
   }
 }
 
@@ -245,7 +265,8 @@ weft_status wf_op_einsum(wf_op_call *c, weft_error *err) {
   term in[MAX_TERMS], out = {0};
   int64_t sizes[LABELS], count[LABELS] = {0};
   int32_t n_dots = 0;
-  if (c->n_in < 1 || c->n_in > MAX_TERMS) return wf_op_fail(c, err, WEFT_UNSUPPORTED, "%d inputs", (int)c->n_in);
+  if (c->n_in < 1 || c->n_in > MAX_TERMS)
+    return wf_op_fail(c, err, WEFT_UNSUPPORTED, "%d inputs", (int)c->n_in);
   WF_RETURN_IF_ERROR(wf_op_need(c, c->n_in, err));
   for (int32_t i = 0; i < LABELS; i++) sizes[i] = -1;
   for (int32_t i = 0; i < c->n_in; i++) {
@@ -302,7 +323,8 @@ weft_status wf_op_einsum(wf_op_call *c, weft_error *err) {
     double acc = 0;
     int64_t base[MAX_TERMS] = {0}, rest = o;
     for (int32_t i = out.rank; i-- > 0; rest /= sizes[order[i]]) {
-      for (int32_t k = 0; k < c->n_in; k++) base[k] += rest % sizes[order[i]] * strides[k][order[i]];
+      for (int32_t k = 0; k < c->n_in; k++)
+        base[k] += rest % sizes[order[i]] * strides[k][order[i]];
     }
     for (int64_t s = 0; s < n_sum; s++) {
       double product = 1;
@@ -316,17 +338,28 @@ weft_status wf_op_einsum(wf_op_call *c, weft_error *err) {
       acc += product;
     }
     switch ((int)x->dtype) {
-      case WF_DTYPE_F32: ((float *)c->out[0].data)[o] = (float)acc; break;
-      case WF_DTYPE_F64: ((double *)c->out[0].data)[o] = acc; break;
-      case WF_DTYPE_I32: ((int32_t *)c->out[0].data)[o] = (int32_t)acc; break;
-      case WF_DTYPE_I64: ((int64_t *)c->out[0].data)[o] = (int64_t)acc; break;
-      default: return wf_op_fail(c, err, WEFT_UNSUPPORTED, "elements of type %s", wf_dtype_name(x->dtype));
+      case WF_DTYPE_F32:
+        ((float *)c->out[0].data)[o] = (float)acc;
+        break;
+      case WF_DTYPE_F64:
+        ((double *)c->out[0].data)[o] = acc;
+        break;
+      case WF_DTYPE_I32:
+        ((int32_t *)c->out[0].data)[o] = (int32_t)acc;
+        break;
+      case WF_DTYPE_I64:
+        ((int64_t *)c->out[0].data)[o] = (int64_t)acc;
+        break;
+      default:
+        return wf_op_fail(c, err, WEFT_UNSUPPORTED, "elements of type %s", wf_dtype_name(x->dtype));
     }
   }
   return WEFT_OK;
 }
 
-/* ---- Conv -------------------------------------------------------------------------------------------------------- */
+/* ---- Conv
+ * --------------------------------------------------------------------------------------------------------
+ */
 
 static int64_t attr_at(const wf_op_call *c, const char *name, size_t i, int64_t fallback) {
   const wf_attr *a = wf_node_attr(c->node, name);
@@ -340,8 +373,9 @@ weft_status wf_op_conv(wf_op_call *c, weft_error *err) {
   const int32_t n_axes = x->rank - 2;
   const int64_t group = wf_node_attr_i(c->node, "group", 1);
   if (n_axes < 1 || n_axes > 2 || w->rank != x->rank || x->dtype != WF_DTYPE_F32 ||
-      w->dtype != WF_DTYPE_F32 || (b && (b->dtype != WF_DTYPE_F32 || wf_view_count(b) != w->dims[0])) ||
-      group < 1 || w->dims[1] * group != x->dims[1] || w->dims[0] % group != 0) {
+      w->dtype != WF_DTYPE_F32 ||
+      (b && (b->dtype != WF_DTYPE_F32 || wf_view_count(b) != w->dims[0])) || group < 1 ||
+      w->dims[1] * group != x->dims[1] || w->dims[0] % group != 0) {
     return wf_op_fail(c, err, WEFT_UNSUPPORTED, "a convolution of this form");
   }
   int64_t dims[4] = {x->dims[0], w->dims[0], 1, 1}, in[2] = {1, 1}, k[2] = {1, 1}, step[2] = {1, 1},
@@ -379,7 +413,8 @@ weft_status wf_op_conv(wf_op_call *c, weft_error *err) {
     /* with one axis it is axis 0 and axis 1 is a single point */
     double acc = b ? (double)((const float *)b->data)[oc] : 0;
     for (int64_t ic = 0; ic < cin; ic++) {
-      const float *src = (const float *)x->data + ((n * x->dims[1]) + oc / (cout / group) * cin + ic) * in[0] * in[1];
+      const float *src = (const float *)x->data +
+                         ((n * x->dims[1]) + oc / (cout / group) * cin + ic) * in[0] * in[1];
       const float *ker = (const float *)w->data + (oc * cin + ic) * k[0] * k[1];
       for (int64_t ky = 0; ky < k[0]; ky++) {
         const int64_t iy = oy * step[0] - pad[0] + ky * dil[0];

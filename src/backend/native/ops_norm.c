@@ -19,7 +19,8 @@ static weft_status misfit(wf_op_call *c, weft_error *err) {
 }
 
 static double at_f64(const wf_view *v, int64_t i) {
-  return v->dtype == WF_DTYPE_F64 ? ((const double *)v->data)[i] : (double)((const float *)v->data)[i];
+  return v->dtype == WF_DTYPE_F64 ? ((const double *)v->data)[i]
+                                  : (double)((const float *)v->data)[i];
 }
 static void set_f64(const wf_view *v, int64_t i, double x) {
   if (v->dtype == WF_DTYPE_F64) {
@@ -37,8 +38,8 @@ static void norm_rows(wf_cpu_level level, const norm_args *a, const wf_view *x, 
                       const wf_view *mean, const wf_view *inv_std) {
   if (a->is_rms && x->dtype == WF_DTYPE_F32 && a->weight && !a->shift && !inv_std &&
       a->weight->dtype == WF_DTYPE_F32) {
-    wf_rms_norm_f32(level, a->rows, a->n, x->data, a->n, a->weight->data, (float)a->epsilon, y->data,
-                    a->n);
+    wf_rms_norm_f32(level, a->rows, a->n, x->data, a->n, a->weight->data, (float)a->epsilon,
+                    y->data, a->n);
     return;
   }
   for (int64_t r = 0; r < a->rows; r++) {
@@ -67,8 +68,11 @@ static weft_status run_norm(wf_op_call *c, bool is_rms, weft_error *err) {
   const wf_view *x = c->in[0];
   int32_t axis;
   WF_RETURN_IF_ERROR(wf_op_axis(c, wf_node_attr_i(c->node, "axis", -1), x->rank, &axis, err));
-  norm_args a = {is_rms, (double)wf_node_attr_f(c->node, "epsilon", 1e-5F), c->in[1],
-                 is_rms ? NULL : wf_op_in(c, 2), wf_dims_product(x->dims, 0, axis),
+  norm_args a = {is_rms,
+                 (double)wf_node_attr_f(c->node, "epsilon", 1e-5F),
+                 c->in[1],
+                 is_rms ? NULL : wf_op_in(c, 2),
+                 wf_dims_product(x->dims, 0, axis),
                  wf_dims_product(x->dims, axis, x->rank)};
   if (!is_float(x) || !is_float(a.weight) || (a.shift && !is_float(a.shift)) ||
       wf_view_count(a.weight) != a.n || (a.shift && wf_view_count(a.shift) != a.n)) {
@@ -92,12 +96,13 @@ weft_status wf_op_layer_norm(wf_op_call *c, weft_error *err) { return run_norm(c
 weft_status wf_op_rms_norm(wf_op_call *c, weft_error *err) { return run_norm(c, true, err); }
 
 /* x + skip (+ bias), which may be broadcast over the batch, into a dense sum. */
-static weft_status add_skip(wf_op_call *c, const wf_view *x, const wf_view *skip, const wf_view *bias,
-                            float *sum, weft_error *err) {
+static weft_status add_skip(wf_op_call *c, const wf_view *x, const wf_view *skip,
+                            const wf_view *bias, float *sum, weft_error *err) {
   const int64_t n = x->dims[x->rank - 1], total = wf_view_count(x);
   const int64_t period = skip ? wf_view_count(skip) : 1;
-  if (x->dtype != WF_DTYPE_F32 || (skip && (skip->dtype != WF_DTYPE_F32 || period == 0 ||
-                                            period % n != 0 || total % period != 0)) ||
+  if (x->dtype != WF_DTYPE_F32 ||
+      (skip &&
+       (skip->dtype != WF_DTYPE_F32 || period == 0 || period % n != 0 || total % period != 0)) ||
       (bias && (bias->dtype != WF_DTYPE_F32 || wf_view_count(bias) != n))) {
     return misfit(c, err);
   }
@@ -117,8 +122,12 @@ static weft_status run_skip(wf_op_call *c, bool is_rms, weft_error *err) {
   const wf_view *x = c->in[0];
   if (x->rank < 1) return misfit(c, err);
   const int64_t n = x->dims[x->rank - 1];
-  norm_args a = {is_rms, (double)wf_node_attr_f(c->node, "epsilon", 1e-12F), c->in[2],
-                 is_rms ? NULL : wf_op_in(c, 3), n ? wf_view_count(x) / n : 0, n};
+  norm_args a = {is_rms,
+                 (double)wf_node_attr_f(c->node, "epsilon", 1e-12F),
+                 c->in[2],
+                 is_rms ? NULL : wf_op_in(c, 3),
+                 n ? wf_view_count(x) / n : 0,
+                 n};
   if (!is_float(a.weight) || wf_view_count(a.weight) != n ||
       (a.shift && (!is_float(a.shift) || wf_view_count(a.shift) != n))) {
     return misfit(c, err);
@@ -129,8 +138,12 @@ static weft_status run_skip(wf_op_call *c, bool is_rms, weft_error *err) {
   norm_rows(c->env->level, &a, &c->out[3], &c->out[0], NULL, NULL);
   return WEFT_OK;
 }
-weft_status wf_op_ms_skip_layer_norm(wf_op_call *c, weft_error *err) { return run_skip(c, false, err); }
-weft_status wf_op_ms_skip_simplified(wf_op_call *c, weft_error *err) { return run_skip(c, true, err); }
+weft_status wf_op_ms_skip_layer_norm(wf_op_call *c, weft_error *err) {
+  return run_skip(c, false, err);
+}
+weft_status wf_op_ms_skip_simplified(wf_op_call *c, weft_error *err) {
+  return run_skip(c, true, err);
+}
 
 weft_status wf_op_weft_norm(wf_op_call *c, weft_error *err) {
   WF_RETURN_IF_ERROR(wf_op_need(c, 1, err));
@@ -138,8 +151,8 @@ weft_status wf_op_weft_norm(wf_op_call *c, weft_error *err) {
   const wf_norm_params *p = &c->node->as.norm;
   if (x->rank < 1) return misfit(c, err);
   const int64_t n = x->dims[x->rank - 1];
-  norm_args a = {p->kind == WF_NORM_RMS, (double)p->epsilon, wf_op_in(c, 3), wf_op_in(c, 4),
-                 n ? wf_view_count(x) / n : 0, n};
+  norm_args a = {p->kind == WF_NORM_RMS, (double)p->epsilon,           wf_op_in(c, 3),
+                 wf_op_in(c, 4),         n ? wf_view_count(x) / n : 0, n};
   if ((a.weight && wf_view_count(a.weight) != n) || (a.shift && wf_view_count(a.shift) != n)) {
     return misfit(c, err);
   }

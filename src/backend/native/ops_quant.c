@@ -13,12 +13,18 @@ static weft_status misfit(wf_op_call *c, const char *what, weft_error *err) {
 
 static int64_t int_at(const wf_view *v, int64_t i) {
   switch ((int)v->dtype) {
-    case WF_DTYPE_U8: return ((const uint8_t *)v->data)[i];
-    case WF_DTYPE_I8: return ((const int8_t *)v->data)[i];
-    case WF_DTYPE_U16: return ((const uint16_t *)v->data)[i];
-    case WF_DTYPE_I16: return ((const int16_t *)v->data)[i];
-    case WF_DTYPE_I32: return ((const int32_t *)v->data)[i];
-    default: return 0;
+    case WF_DTYPE_U8:
+      return ((const uint8_t *)v->data)[i];
+    case WF_DTYPE_I8:
+      return ((const int8_t *)v->data)[i];
+    case WF_DTYPE_U16:
+      return ((const uint16_t *)v->data)[i];
+    case WF_DTYPE_I16:
+      return ((const int16_t *)v->data)[i];
+    case WF_DTYPE_I32:
+      return ((const int32_t *)v->data)[i];
+    default:
+      return 0;
   }
 }
 static bool is_quantised(const wf_view *v) {
@@ -93,11 +99,20 @@ static void range_of(wf_dtype stored, double *low, double *high) {
 
 static void store_int(const wf_view *y, int64_t i, double v) {
   switch ((int)y->dtype) {
-    case WF_DTYPE_U8: ((uint8_t *)y->data)[i] = (uint8_t)v; break;
-    case WF_DTYPE_I8: ((int8_t *)y->data)[i] = (int8_t)v; break;
-    case WF_DTYPE_U16: ((uint16_t *)y->data)[i] = (uint16_t)v; break;
-    case WF_DTYPE_I16: ((int16_t *)y->data)[i] = (int16_t)v; break;
-    default: break;
+    case WF_DTYPE_U8:
+      ((uint8_t *)y->data)[i] = (uint8_t)v;
+      break;
+    case WF_DTYPE_I8:
+      ((int8_t *)y->data)[i] = (int8_t)v;
+      break;
+    case WF_DTYPE_U16:
+      ((uint16_t *)y->data)[i] = (uint16_t)v;
+      break;
+    case WF_DTYPE_I16:
+      ((int16_t *)y->data)[i] = (int16_t)v;
+      break;
+    default:
+      break;
   }
 }
 
@@ -123,7 +138,8 @@ weft_status wf_op_quantize_linear(wf_op_call *c, weft_error *err) {
     const int64_t at = scale_of(&p, i);
     const float v = x->dtype == WF_DTYPE_F32 ? ((const float *)x->data)[i]
                                              : (float)((const int32_t *)x->data)[i];
-    double q = (double)nearbyintf(v / ((const float *)s->data)[at]) + (double)(z ? int_at(z, at) : 0);
+    double q =
+        (double)nearbyintf(v / ((const float *)s->data)[at]) + (double)(z ? int_at(z, at) : 0);
     q = q != q ? 0 : q < low ? low : q > high ? high : q;
     store_int(&c->out[0], i, q);
   }
@@ -168,7 +184,8 @@ weft_status wf_op_dynamic_quantize_linear(wf_op_call *c, weft_error *err) {
   return WEFT_OK;
 }
 
-/* ---- integer products ------------------------------------------------------------------------------------------- */
+/* ---- integer products
+ * ------------------------------------------------------------------------------------------- */
 
 typedef struct int_product {
   const wf_view *a, *b, *za, *zb; /* zero points: scalar, or one a row of a / a column of b */
@@ -179,13 +196,20 @@ typedef struct int_product {
 static weft_status plan_int(wf_op_call *c, const wf_view *a, const wf_view *b, const wf_view *za,
                             const wf_view *zb, int_product *p, int32_t *rank, int64_t *dims,
                             weft_error *err) {
-  if (a->rank < 2 || b->rank < 2 || (b->rank > 2 && b->rank != a->rank) || a->rank > WF_VIEW_MAX_RANK ||
-      (a->dtype != WF_DTYPE_U8 && a->dtype != WF_DTYPE_I8) ||
+  if (a->rank < 2 || b->rank < 2 || (b->rank > 2 && b->rank != a->rank) ||
+      a->rank > WF_VIEW_MAX_RANK || (a->dtype != WF_DTYPE_U8 && a->dtype != WF_DTYPE_I8) ||
       (b->dtype != WF_DTYPE_U8 && b->dtype != WF_DTYPE_I8)) {
     return misfit(c, "an operand", err);
   }
-  *p = (int_product){a, b, za, zb, wf_dims_product(a->dims, 0, a->rank - 2), a->dims[a->rank - 2],
-                     b->dims[b->rank - 1], a->dims[a->rank - 1], b->rank > 2};
+  *p = (int_product){a,
+                     b,
+                     za,
+                     zb,
+                     wf_dims_product(a->dims, 0, a->rank - 2),
+                     a->dims[a->rank - 2],
+                     b->dims[b->rank - 1],
+                     a->dims[a->rank - 1],
+                     b->rank > 2};
   if (b->dims[b->rank - 2] != p->k ||
       (b->rank > 2 && wf_dims_product(b->dims, 0, b->rank - 2) != p->batch)) {
     return misfit(c, "an operand", err);
@@ -216,7 +240,8 @@ weft_status wf_op_matmul_integer(wf_op_call *c, weft_error *err) {
   int_product p;
   int32_t rank;
   int64_t dims[WF_VIEW_MAX_RANK];
-  WF_RETURN_IF_ERROR(plan_int(c, c->in[0], c->in[1], wf_op_in(c, 2), wf_op_in(c, 3), &p, &rank, dims, err));
+  WF_RETURN_IF_ERROR(
+      plan_int(c, c->in[0], c->in[1], wf_op_in(c, 2), wf_op_in(c, 3), &p, &rank, dims, err));
   WF_RETURN_IF_ERROR(wf_op_make(c, 0, WF_DTYPE_I32, rank, dims, err));
   int32_t *y = c->out[0].data;
   for (int64_t b = 0; b < p.batch; b++) {
@@ -252,7 +277,8 @@ weft_status wf_op_ms_matmul_integer_to_float(wf_op_call *c, weft_error *err) {
   int_product p;
   int32_t rank;
   int64_t dims[WF_VIEW_MAX_RANK];
-  WF_RETURN_IF_ERROR(plan_int(c, c->in[0], c->in[1], wf_op_in(c, 4), wf_op_in(c, 5), &p, &rank, dims, err));
+  WF_RETURN_IF_ERROR(
+      plan_int(c, c->in[0], c->in[1], wf_op_in(c, 4), wf_op_in(c, 5), &p, &rank, dims, err));
   WF_RETURN_IF_ERROR(wf_op_make(c, 0, WF_DTYPE_F32, rank, dims, err));
   return int_to_float(c, &p, c->in[2], c->in[3], wf_op_in(c, 6), c->out[0].data, err);
 }
@@ -268,7 +294,8 @@ weft_status wf_op_ms_dynamic_quantize_matmul(wf_op_call *c, weft_error *err) {
   uint8_t zero, *q = memory;
   dynamic_range(x->data, n, &scale, &zero);
   for (int64_t i = 0; i < n; i++) q[i] = to_u8(((const float *)x->data)[i], scale, zero);
-  wf_view a = *x, za = {.dtype = WF_DTYPE_U8, .data = &zero}, sa = {.dtype = WF_DTYPE_F32, .data = &scale};
+  wf_view a = *x, za = {.dtype = WF_DTYPE_U8, .data = &zero},
+          sa = {.dtype = WF_DTYPE_F32, .data = &scale};
   a.dtype = WF_DTYPE_U8;
   a.data = q;
   int_product p;
@@ -279,7 +306,8 @@ weft_status wf_op_ms_dynamic_quantize_matmul(wf_op_call *c, weft_error *err) {
   return int_to_float(c, &p, &sa, c->in[2], wf_op_in(c, 4), c->out[0].data, err);
 }
 
-/* ---- block-quantised weights --------------------------------------------------------------------------------------- */
+/* ---- block-quantised weights
+ * --------------------------------------------------------------------------------------- */
 
 /* Element i of values packed low bits first in bytes. */
 static int packed_at(const uint8_t *p, int64_t i, int bits) {
@@ -290,8 +318,9 @@ static int packed_at(const uint8_t *p, int64_t i, int bits) {
 /* MatMulNBits whose weight could not be packed (computed, or with reordered columns). */
 weft_status wf_op_ms_matmul_nbits(wf_op_call *c, weft_error *err) {
   WF_RETURN_IF_ERROR(wf_op_need(c, 3, err));
-  const wf_view *x = c->in[0], *w = c->in[1], *s = c->in[2], *z = wf_op_in(c, 3), *g = wf_op_in(c, 4),
-                *bias = wf_op_in(c, 5), *off = wf_op_in(c, WF_MATMUL_NBITS_OFFSETS);
+  const wf_view *x = c->in[0], *w = c->in[1], *s = c->in[2], *z = wf_op_in(c, 3),
+                *g = wf_op_in(c, 4), *bias = wf_op_in(c, 5),
+                *off = wf_op_in(c, WF_MATMUL_NBITS_OFFSETS);
   const int64_t k = wf_node_attr_i(c->node, "K", 0), n = wf_node_attr_i(c->node, "N", 0);
   const int bits = (int)wf_node_attr_i(c->node, "bits", 4);
   const int64_t bs = wf_node_attr_i(c->node, "block_size", 0);
@@ -300,7 +329,8 @@ weft_status wf_op_ms_matmul_nbits(wf_op_call *c, weft_error *err) {
       x->dtype != WF_DTYPE_F32 || w->dtype != WF_DTYPE_U8 || s->dtype != WF_DTYPE_F32) {
     return misfit(c, "an operand", err);
   }
-  const int64_t blocks = (k + bs - 1) / bs, blob = bs * bits / 8, zero_row = (blocks * bits + 7) / 8;
+  const int64_t blocks = (k + bs - 1) / bs, blob = bs * bits / 8,
+                zero_row = (blocks * bits + 7) / 8;
   const bool z_float = z && z->dtype == WF_DTYPE_F32;
   if (wf_view_count(w) != n * blocks * blob || wf_view_count(s) != n * blocks ||
       (z && wf_view_count(z) != (z_float ? n * blocks : n * zero_row)) ||
@@ -325,7 +355,8 @@ weft_status wf_op_ms_matmul_nbits(wf_op_call *c, weft_error *err) {
         b = ((const int32_t *)g->data)[i];
         if (b < 0 || b >= blocks) return misfit(c, "g_idx", err);
       }
-      const int q = packed_at((const uint8_t *)w->data + (j * blocks + i / bs) * blob, i % bs, bits);
+      const int q =
+          packed_at((const uint8_t *)w->data + (j * blocks + i / bs) * blob, i % bs, bits);
       float zero = (float)(1 << (bits - 1));
       if (z_float) zero = ((const float *)z->data)[j * blocks + b];
       if (z && !z_float) zero = (float)packed_at((const uint8_t *)z->data + j * zero_row, b, bits);
@@ -334,7 +365,8 @@ weft_status wf_op_ms_matmul_nbits(wf_op_call *c, weft_error *err) {
     }
     for (int64_t t = 0; t < m; t++) {
       double acc = bias ? (double)((const float *)bias->data)[j] : 0;
-      for (int64_t i = 0; i < k; i++) acc += (double)((const float *)x->data)[t * k + i] * (double)row[i];
+      for (int64_t i = 0; i < k; i++)
+        acc += (double)((const float *)x->data)[t * k + i] * (double)row[i];
       y[t * n + j] = (float)acc;
     }
   }
@@ -348,11 +380,14 @@ weft_status wf_op_ms_gather_block_quantized(wf_op_call *c, weft_error *err) {
   const wf_value *stored = wf_graph_value(c->graph, wf_node_input(c->node, 0));
   const bool is_bytes = stored && stored->dtype == WF_DTYPE_U8; /* packed by the exporter */
   const int bits = is_bytes ? (int)wf_node_attr_i(c->node, "bits", 4)
-                            : stored ? wf_dtype_bits(stored->dtype) : 4;
+                   : stored ? wf_dtype_bits(stored->dtype)
+                            : 4;
   const int64_t bs = wf_node_attr_i(c->node, "block_size", 128);
   int32_t g_axis, q_axis;
-  WF_RETURN_IF_ERROR(wf_op_axis(c, wf_node_attr_i(c->node, "gather_axis", 0), w->rank, &g_axis, err));
-  WF_RETURN_IF_ERROR(wf_op_axis(c, wf_node_attr_i(c->node, "quantize_axis", 1), w->rank, &q_axis, err));
+  WF_RETURN_IF_ERROR(
+      wf_op_axis(c, wf_node_attr_i(c->node, "gather_axis", 0), w->rank, &g_axis, err));
+  WF_RETURN_IF_ERROR(
+      wf_op_axis(c, wf_node_attr_i(c->node, "quantize_axis", 1), w->rank, &q_axis, err));
   if (g_axis != 0 || q_axis != w->rank - 1 || w->rank < 2 || bs < 16 || s->dtype != WF_DTYPE_F32 ||
       s->rank != w->rank || (bits != 2 && bits != 4 && bits != 8) ||
       (ids->dtype != WF_DTYPE_I64 && ids->dtype != WF_DTYPE_I32)) {
@@ -360,7 +395,8 @@ weft_status wf_op_ms_gather_block_quantized(wf_op_call *c, weft_error *err) {
   }
   const int per_byte = is_bytes ? 8 / bits : 1;
   const int64_t width = w->dims[w->rank - 1] * per_byte, blocks = (width + bs - 1) / bs;
-  const int64_t rows = wf_dims_product(w->dims, 0, w->rank - 1), per_id = w->dims[0] ? rows / w->dims[0] : 0;
+  const int64_t rows = wf_dims_product(w->dims, 0, w->rank - 1),
+                per_id = w->dims[0] ? rows / w->dims[0] : 0;
   const int64_t zero_row = is_bytes ? (blocks * bits + 7) / 8 : blocks;
   if (wf_view_count(s) != rows * blocks || (z && wf_view_count(z) != rows * zero_row) ||
       (off && (off->dtype != WF_DTYPE_F32 || wf_view_count(off) != rows * blocks))) {
@@ -375,7 +411,8 @@ weft_status wf_op_ms_gather_block_quantized(wf_op_call *c, weft_error *err) {
   const bool off_by_block = wf_node_attr_i(c->node, WF_GATHER_OFFSETS_BY_BLOCK, 0) != 0;
   float *y = c->out[0].data;
   for (int64_t t = 0, n = wf_view_count(ids); t < n; t++) {
-    int64_t id = ids->dtype == WF_DTYPE_I64 ? ((const int64_t *)ids->data)[t] : ((const int32_t *)ids->data)[t];
+    int64_t id = ids->dtype == WF_DTYPE_I64 ? ((const int64_t *)ids->data)[t]
+                                            : ((const int32_t *)ids->data)[t];
     if (id < 0) id += w->dims[0];
     if (id < 0 || id >= w->dims[0]) return misfit(c, "an index", err);
     for (int64_t r = id * per_id; r < (id + 1) * per_id; r++) {
@@ -402,11 +439,13 @@ weft_status wf_op_ms_gather_block_quantized(wf_op_call *c, weft_error *err) {
 weft_status wf_op_weft_linear(wf_op_call *c, weft_error *err) {
   WF_RETURN_IF_ERROR(wf_op_need(c, 2, err));
   const wf_linear_params *p = &c->node->as.linear;
-  const wf_view *x = c->in[0], *w = c->in[1], *bias = wf_op_in(c, 2), *s = wf_op_in(c, 3), *z = wf_op_in(c, 4);
+  const wf_view *x = c->in[0], *w = c->in[1], *bias = wf_op_in(c, 2), *s = wf_op_in(c, 3),
+                *z = wf_op_in(c, 4);
   if (x->dtype != WF_DTYPE_F32 || w->rank != 2 || x->rank < 1) return misfit(c, "an operand", err);
   const int64_t rows = w->dims[0], cols = w->dims[1];
   const int64_t k = p->is_transposed ? cols : rows, n = p->is_transposed ? rows : cols;
-  if (x->dims[x->rank - 1] != k || (bias && (bias->dtype != WF_DTYPE_F32 || wf_view_count(bias) != n))) {
+  if (x->dims[x->rank - 1] != k ||
+      (bias && (bias->dtype != WF_DTYPE_F32 || wf_view_count(bias) != n))) {
     return misfit(c, "an operand", err);
   }
   const float *dense = w->data;
@@ -419,8 +458,8 @@ weft_status wf_op_weft_linear(wf_op_call *c, weft_error *err) {
     } else if (n_scales != 1) {
       expected = axis == 0 ? rows : cols;
     }
-    if (!is_quantised(w) || s->dtype != WF_DTYPE_F32 || n_scales != expected || axis < 0 || axis > 1 ||
-        (z && (z->dtype != w->dtype || wf_view_count(z) != expected))) {
+    if (!is_quantised(w) || s->dtype != WF_DTYPE_F32 || n_scales != expected || axis < 0 ||
+        axis > 1 || (z && (z->dtype != w->dtype || wf_view_count(z) != expected))) {
       return misfit(c, "a scale", err);
     }
     void *memory = NULL;

@@ -14,20 +14,32 @@ static weft_status no_type(wf_op_call *c, wf_dtype t, weft_error *err) {
 }
 
 typedef enum reduce_kind {
-  RK_MEAN, RK_SUM, RK_MAX, RK_MIN, RK_PROD, RK_L1, RK_L2, RK_SUM_SQUARE, RK_LOG_SUM_EXP
+  RK_MEAN,
+  RK_SUM,
+  RK_MAX,
+  RK_MIN,
+  RK_PROD,
+  RK_L1,
+  RK_L2,
+  RK_SUM_SQUARE,
+  RK_LOG_SUM_EXP
 } reduce_kind;
 
 static double start_of(reduce_kind k) {
   switch (k) {
-    case RK_MAX: return -(double)INFINITY;
-    case RK_MIN: return (double)INFINITY;
-    case RK_PROD: return 1;
+    case RK_MAX:
+      return -(double)INFINITY;
+    case RK_MIN:
+      return (double)INFINITY;
+    case RK_PROD:
+      return 1;
     case RK_MEAN:
     case RK_SUM:
     case RK_L1:
     case RK_L2:
     case RK_SUM_SQUARE:
-    case RK_LOG_SUM_EXP: break;
+    case RK_LOG_SUM_EXP:
+      break;
   }
   return 0;
 }
@@ -36,14 +48,21 @@ static double start_of(reduce_kind k) {
 static double step_of(reduce_kind k, double acc, double x, double max) {
   switch (k) {
     case RK_MEAN:
-    case RK_SUM: return acc + x;
-    case RK_MAX: return x != x || x > acc ? x : acc;
-    case RK_MIN: return x != x || x < acc ? x : acc;
-    case RK_PROD: return acc * x;
-    case RK_L1: return acc + fabs(x);
+    case RK_SUM:
+      return acc + x;
+    case RK_MAX:
+      return x != x || x > acc ? x : acc;
+    case RK_MIN:
+      return x != x || x < acc ? x : acc;
+    case RK_PROD:
+      return acc * x;
+    case RK_L1:
+      return acc + fabs(x);
     case RK_L2:
-    case RK_SUM_SQUARE: return acc + x * x;
-    case RK_LOG_SUM_EXP: return acc + exp(x - max);
+    case RK_SUM_SQUARE:
+      return acc + x * x;
+    case RK_LOG_SUM_EXP:
+      return acc + exp(x - max);
   }
   return acc;
 }
@@ -57,31 +76,36 @@ static double end_of(reduce_kind k, double acc, int64_t n, double max) {
 
 static double read_f64(const wf_view *v, int64_t i) {
   switch ((int)(v->dtype == WF_DTYPE_BOOL ? WF_DTYPE_U8 : v->dtype)) {
-#define CASE(NAME, T) \
-  case WF_DTYPE_##NAME: return (double)((const T *)v->data)[i];
+#define CASE(NAME, T)   \
+  case WF_DTYPE_##NAME: \
+    return (double)((const T *)v->data)[i];
     WF_NUMBER_TYPES(CASE)
 #undef CASE
-    default: return 0;
+    default:
+      return 0;
   }
 }
 
 static void write_f64(const wf_view *v, int64_t i, double x) {
   switch ((int)(v->dtype == WF_DTYPE_BOOL ? WF_DTYPE_U8 : v->dtype)) {
-#define CASE(NAME, T) \
-  case WF_DTYPE_##NAME: ((T *)v->data)[i] = (T)x; break;
+#define CASE(NAME, T)         \
+  case WF_DTYPE_##NAME:       \
+    ((T *)v->data)[i] = (T)x; \
+    break;
     WF_FLOAT_TYPES(CASE)
 #undef CASE
-#define CASE(NAME, T)                                                                     \
-  case WF_DTYPE_##NAME:                                                                   \
-    /* an empty minimum or maximum is the type's own limit */                             \
-    ((T *)v->data)[i] =                                                                   \
+#define CASE(NAME, T)                                                                              \
+  case WF_DTYPE_##NAME:                                                                            \
+    /* an empty minimum or maximum is the type's own limit */                                      \
+    ((T *)v->data)[i] =                                                                            \
         x >= 9.3e18    ? (WF_IS_SIGNED(T) ? (T)(((uint64_t)1 << (8 * sizeof(T) - 1)) - 1) : (T)-1) \
         : x <= -9.3e18 ? (WF_IS_SIGNED(T) ? (T)((uint64_t)1 << (8 * sizeof(T) - 1)) : (T)0)        \
-                       : (T)(int64_t)x;                                                   \
+                       : (T)(int64_t)x;                                                            \
     break;
     WF_INT_TYPES(CASE)
 #undef CASE
-    default: break;
+    default:
+      break;
   }
 }
 
@@ -97,7 +121,7 @@ static int64_t sum_i64(const int64_t *x, int64_t n, int64_t step, reduce_kind k)
 typedef struct axes_plan {
   bool reduced[R];
   int32_t rank;
-  int64_t dims[R];          /* of the result */
+  int64_t dims[R]; /* of the result */
   int64_t n_kept, n_reduced;
   int64_t kept_dims[R], kept_strides[R], red_dims[R], red_strides[R];
   int32_t kept_rank, red_rank;
@@ -169,19 +193,24 @@ static weft_status run_reduce(wf_op_call *c, reduce_kind k, weft_error *err) {
     }
     if (!isfinite(max)) max = 0;
     for (int64_t i = 0; i < p.n_reduced; i++) {
-      const int64_t at = base + (p.red_rank == 1 ? i * p.red_strides[0]
-                                                 : offset_of(i, p.red_rank, p.red_dims, p.red_strides));
+      const int64_t at =
+          base + (p.red_rank == 1 ? i * p.red_strides[0]
+                                  : offset_of(i, p.red_rank, p.red_dims, p.red_strides));
       acc = step_of(k, acc, read_f64(x, at), max);
     }
     write_f64(&c->out[0], o, end_of(k, acc, p.n_reduced, max));
   }
   return WEFT_OK;
 }
-weft_status wf_op_reduce_mean(wf_op_call *c, weft_error *err) { return run_reduce(c, RK_MEAN, err); }
+weft_status wf_op_reduce_mean(wf_op_call *c, weft_error *err) {
+  return run_reduce(c, RK_MEAN, err);
+}
 weft_status wf_op_reduce_sum(wf_op_call *c, weft_error *err) { return run_reduce(c, RK_SUM, err); }
 weft_status wf_op_reduce_max(wf_op_call *c, weft_error *err) { return run_reduce(c, RK_MAX, err); }
 weft_status wf_op_reduce_min(wf_op_call *c, weft_error *err) { return run_reduce(c, RK_MIN, err); }
-weft_status wf_op_reduce_prod(wf_op_call *c, weft_error *err) { return run_reduce(c, RK_PROD, err); }
+weft_status wf_op_reduce_prod(wf_op_call *c, weft_error *err) {
+  return run_reduce(c, RK_PROD, err);
+}
 weft_status wf_op_reduce_l1(wf_op_call *c, weft_error *err) { return run_reduce(c, RK_L1, err); }
 weft_status wf_op_reduce_l2(wf_op_call *c, weft_error *err) { return run_reduce(c, RK_L2, err); }
 weft_status wf_op_reduce_sum_square(wf_op_call *c, weft_error *err) {
@@ -191,7 +220,8 @@ weft_status wf_op_reduce_log_sum_exp(wf_op_call *c, weft_error *err) {
   return run_reduce(c, RK_LOG_SUM_EXP, err);
 }
 
-/* ---- one axis ------------------------------------------------------------------------------------------- */
+/* ---- one axis
+ * ------------------------------------------------------------------------------------------- */
 
 typedef struct lanes {
   int64_t outer, n, inner;
@@ -252,19 +282,19 @@ weft_status wf_op_cum_sum(wf_op_call *c, weft_error *err) {
   WF_RETURN_IF_ERROR(wf_op_make(c, 0, x->dtype, x->rank, x->dims, err));
   const bool exclusive = wf_node_attr_i(c->node, "exclusive", 0) != 0;
   const bool reverse = wf_node_attr_i(c->node, "reverse", 0) != 0;
-#define CASE(NAME, T)                                                                       \
-  case WF_DTYPE_##NAME:                                                                     \
-    for (int64_t o = 0; o < l.outer * l.inner; o++) {                                       \
-      const int64_t base = o / l.inner * l.n * l.inner + o % l.inner;                       \
-      ACC(T) acc = 0;                                                                       \
-      for (int64_t j = 0; j < l.n; j++) {                                                   \
-        const int64_t at = base + (reverse ? l.n - 1 - j : j) * l.inner;                    \
-        const T v = ((const T *)x->data)[at];                                               \
-        if (!exclusive) acc += (ACC(T))v;                                                   \
-        ((T *)c->out[0].data)[at] = (T)acc;                                                 \
-        if (exclusive) acc += (ACC(T))v;                                                    \
-      }                                                                                     \
-    }                                                                                       \
+#define CASE(NAME, T)                                                    \
+  case WF_DTYPE_##NAME:                                                  \
+    for (int64_t o = 0; o < l.outer * l.inner; o++) {                    \
+      const int64_t base = o / l.inner * l.n * l.inner + o % l.inner;    \
+      ACC(T) acc = 0;                                                    \
+      for (int64_t j = 0; j < l.n; j++) {                                \
+        const int64_t at = base + (reverse ? l.n - 1 - j : j) * l.inner; \
+        const T v = ((const T *)x->data)[at];                            \
+        if (!exclusive) acc += (ACC(T))v;                                \
+        ((T *)c->out[0].data)[at] = (T)acc;                              \
+        if (exclusive) acc += (ACC(T))v;                                 \
+      }                                                                  \
+    }                                                                    \
     break;
   switch ((int)x->dtype) {
 #define ACC(T) double
@@ -273,7 +303,8 @@ weft_status wf_op_cum_sum(wf_op_call *c, weft_error *err) {
 #define ACC(T) uint64_t
     WF_INT_TYPES(CASE)
 #undef ACC
-    default: return no_type(c, x->dtype, err);
+    default:
+      return no_type(c, x->dtype, err);
   }
 #undef CASE
   return WEFT_OK;
@@ -289,7 +320,9 @@ weft_status wf_op_top_k(wf_op_call *c, weft_error *err) {
   int32_t axis;
   if (wf_op_in(c, 1)) WF_RETURN_IF_ERROR(wf_op_ints(c, c->in[1], &k, 1, &n, err));
   WF_RETURN_IF_ERROR(split_lanes(c, wf_node_attr_i(c->node, "axis", -1), &l, &axis, err));
-  if (k < 0 || k > l.n) return wf_op_fail(c, err, WEFT_INVALID_ARGUMENT, "k is %lld of %lld", (long long)k, (long long)l.n);
+  if (k < 0 || k > l.n)
+    return wf_op_fail(c, err, WEFT_INVALID_ARGUMENT, "k is %lld of %lld", (long long)k,
+                      (long long)l.n);
   for (int32_t i = 0; i < x->rank; i++) dims[i] = i == axis ? k : x->dims[i];
   WF_RETURN_IF_ERROR(wf_op_make(c, 0, x->dtype, x->rank, dims, err));
   WF_RETURN_IF_ERROR(wf_op_make(c, 1, WF_DTYPE_I64, x->rank, dims, err));
@@ -329,7 +362,8 @@ static weft_status run_softmax(wf_op_call *c, bool is_log, weft_error *err) {
   const bool is_old = c->node->version < 13 && c->node->domain.n == 0;
   lanes l;
   int32_t axis;
-  WF_RETURN_IF_ERROR(split_lanes(c, wf_node_attr_i(c->node, "axis", is_old ? 1 : -1), &l, &axis, err));
+  WF_RETURN_IF_ERROR(
+      split_lanes(c, wf_node_attr_i(c->node, "axis", is_old ? 1 : -1), &l, &axis, err));
   if (is_old) { /* before opset 13 all axes from `axis` on were one */
     l.n *= l.inner;
     l.inner = 1;

@@ -7,7 +7,6 @@
 
 enum { R = WF_VIEW_MAX_RANK };
 
-
 static weft_status bad(wf_op_call *c, weft_error *err, const char *why) {
   return wf_op_fail(c, err, WEFT_INVALID_ARGUMENT, "%s", why);
 }
@@ -32,12 +31,14 @@ static weft_status list_of(wf_op_call *c, int32_t input, const char *attr, int64
   return WEFT_OK;
 }
 
-/* ---- describing ---------------------------------------------------------------------------------------- */
+/* ---- describing
+ * ---------------------------------------------------------------------------------------- */
 
 weft_status wf_op_shape(wf_op_call *c, weft_error *err) {
   WF_RETURN_IF_ERROR(wf_op_need(c, 1, err));
   const wf_view *x = c->in[0];
-  int64_t begin = wf_node_attr_i(c->node, "start", 0), end = wf_node_attr_i(c->node, "end", x->rank);
+  int64_t begin = wf_node_attr_i(c->node, "start", 0),
+          end = wf_node_attr_i(c->node, "end", x->rank);
   if (begin < 0) begin += x->rank;
   if (end < 0) end += x->rank;
   begin = begin < 0 ? 0 : begin > x->rank ? x->rank : begin;
@@ -55,7 +56,8 @@ weft_status wf_op_size(wf_op_call *c, weft_error *err) {
   return WEFT_OK;
 }
 
-/* ---- new shapes for the same data ------------------------------------------------------------------------ */
+/* ---- new shapes for the same data
+ * ------------------------------------------------------------------------ */
 
 weft_status wf_op_identity(wf_op_call *c, weft_error *err) {
   WF_RETURN_IF_ERROR(wf_op_need(c, 1, err));
@@ -103,7 +105,8 @@ weft_status wf_op_reshape(wf_op_call *c, weft_error *err) {
   }
   const int64_t total = wf_view_count(x);
   if (open != SIZE_MAX) {
-    if (known == 0 ? total != 0 : total % known != 0) return bad(c, err, "the open axis does not divide");
+    if (known == 0 ? total != 0 : total % known != 0)
+      return bad(c, err, "the open axis does not divide");
     dims[open] = known == 0 ? 0 : total / known;
     known = known == 0 ? 0 : total;
   }
@@ -169,7 +172,9 @@ weft_status wf_op_unsqueeze(wf_op_call *c, weft_error *err) {
   return WEFT_OK;
 }
 
-/* ---- copies --------------------------------------------------------------------------------------------------- */
+/* ---- copies
+ * ---------------------------------------------------------------------------------------------------
+ */
 
 /* Copies a strided source (elements; steps may be negative) into a dense result. */
 static void copy_strided(const void *src, size_t elem, int32_t rank, const int64_t *dims,
@@ -221,7 +226,8 @@ weft_status wf_op_transpose(wf_op_call *c, weft_error *err) {
   const wf_attr *perm = wf_node_attr(c->node, "perm");
   int64_t dims[R], from[R], strides[R];
   bool seen[R] = {0};
-  if (perm && perm->n != (size_t)x->rank) return bad(c, err, "perm has another length than the rank");
+  if (perm && perm->n != (size_t)x->rank)
+    return bad(c, err, "perm has another length than the rank");
   dense_strides(x, from);
   for (int32_t i = 0; i < x->rank; i++) {
     int32_t p = x->rank - 1 - i;
@@ -277,12 +283,15 @@ weft_status wf_op_tile(wf_op_call *c, weft_error *err) {
   dense_strides(x, from);
   char *to = c->out[0].data;
   /* One run along the last axis at a time, repeated. */
-  const int64_t last = x->rank ? x->dims[x->rank - 1] : 1, reps = x->rank ? repeats[x->rank - 1] : 1;
+  const int64_t last = x->rank ? x->dims[x->rank - 1] : 1,
+                reps = x->rank ? repeats[x->rank - 1] : 1;
   int64_t index[R] = {0};
   for (int64_t done = 0; done < total; done += last * reps) {
     const char *src = x->data;
-    for (int32_t i = 0; i + 1 < x->rank; i++) src += index[i] % x->dims[i] * from[i] * (int64_t)elem;
-    for (int64_t r = 0; r < reps; r++, to += (size_t)last * elem) memcpy(to, src, (size_t)last * elem);
+    for (int32_t i = 0; i + 1 < x->rank; i++)
+      src += index[i] % x->dims[i] * from[i] * (int64_t)elem;
+    for (int64_t r = 0; r < reps; r++, to += (size_t)last * elem)
+      memcpy(to, src, (size_t)last * elem);
     for (int32_t i = x->rank - 1; i-- > 0;) {
       if (++index[i] < dims[i]) break;
       index[i] = 0;
@@ -301,7 +310,8 @@ weft_status wf_op_concat(wf_op_call *c, weft_error *err) {
   dims[axis] = 0;
   for (int32_t k = 0; k < c->n_in; k++) {
     const wf_view *v = c->in[k];
-    if (v->rank != x->rank || v->dtype != x->dtype) return bad(c, err, "inputs differ in rank or type");
+    if (v->rank != x->rank || v->dtype != x->dtype)
+      return bad(c, err, "inputs differ in rank or type");
     for (int32_t i = 0; i < x->rank; i++) {
       if (i != axis && v->dims[i] != x->dims[i]) return bad(c, err, "inputs differ in shape");
     }
@@ -309,14 +319,16 @@ weft_status wf_op_concat(wf_op_call *c, weft_error *err) {
   }
   WF_RETURN_IF_ERROR(wf_op_make(c, 0, x->dtype, x->rank, dims, err));
   const size_t elem = wf_held_bytes(x->dtype);
-  const int64_t outer = wf_dims_product(dims, 0, axis), inner = wf_dims_product(dims, axis + 1, x->rank);
+  const int64_t outer = wf_dims_product(dims, 0, axis),
+                inner = wf_dims_product(dims, axis + 1, x->rank);
   size_t at = 0;
   const size_t row = (size_t)(dims[axis] * inner) * elem;
   for (int32_t k = 0; k < c->n_in; k++) {
     const size_t n = (size_t)(c->in[k]->dims[axis] * inner) * elem;
     if (n == 0) continue;
     for (int64_t o = 0; o < outer; o++) {
-      memcpy((char *)c->out[0].data + (size_t)o * row + at, (const char *)c->in[k]->data + (size_t)o * n, n);
+      memcpy((char *)c->out[0].data + (size_t)o * row + at,
+             (const char *)c->in[k]->data + (size_t)o * n, n);
     }
     at += n;
   }
@@ -358,7 +370,8 @@ weft_status wf_op_split(wf_op_call *c, weft_error *err) {
     WF_RETURN_IF_ERROR(wf_op_make(c, (int32_t)i, x->dtype, x->rank, dims, err));
     const size_t part = (size_t)(sizes[i] * inner) * elem;
     for (int64_t o = 0; part && o < outer; o++) {
-      memcpy((char *)c->out[i].data + (size_t)o * part, (const char *)x->data + (size_t)o * row + at, part);
+      memcpy((char *)c->out[i].data + (size_t)o * part,
+             (const char *)x->data + (size_t)o * row + at, part);
     }
     at += part;
   }
@@ -375,7 +388,8 @@ weft_status wf_op_slice(wf_op_call *c, weft_error *err) {
   WF_RETURN_IF_ERROR(list_of(c, 2, "ends", ends, &n_ends, &is_there, err));
   WF_RETURN_IF_ERROR(list_of(c, 3, "axes", axes, &n_axes, &has_axes, err));
   WF_RETURN_IF_ERROR(list_of(c, 4, "", steps, &n_steps, &has_steps, err));
-  if (n_starts != n_ends || (has_axes && n_axes != n_starts) || (has_steps && n_steps != n_starts)) {
+  if (n_starts != n_ends || (has_axes && n_axes != n_starts) ||
+      (has_steps && n_steps != n_starts)) {
     return bad(c, err, "lists of different lengths");
   }
   dense_strides(x, strides);
@@ -410,7 +424,9 @@ weft_status wf_op_slice(wf_op_call *c, weft_error *err) {
   return WEFT_OK;
 }
 
-/* ---- padding -------------------------------------------------------------------------------------------------- */
+/* ---- padding
+ * --------------------------------------------------------------------------------------------------
+ */
 
 typedef enum pad_mode { PAD_CONSTANT, PAD_EDGE, PAD_REFLECT, PAD_WRAP } pad_mode;
 
@@ -507,7 +523,8 @@ weft_status wf_op_trilu(wf_op_call *c, weft_error *err) {
   return WEFT_OK;
 }
 
-/* ---- from nothing -------------------------------------------------------------------------------------------- */
+/* ---- from nothing
+ * -------------------------------------------------------------------------------------------- */
 
 /* An attribute's tensor as an output. */
 static weft_status from_tensor(wf_op_call *c, const wf_tensor *t, int32_t rank, const int64_t *dims,
@@ -555,7 +572,8 @@ weft_status wf_op_constant_of_shape(wf_op_call *c, weft_error *err) {
   if (a && a->kind == WF_ATTR_TENSOR && a->n == 1 && a->tensors[0].n == 1) {
     dtype = wf_dtype_held(a->tensors[0].dtype);
     if (wf_held_bytes(dtype) == 0) return bad(c, err, "an element type without a size");
-    WF_RETURN_IF_ERROR(wf_hold(c->env->level, a->tensors[0].dtype, a->tensors[0].data, 1, one, err));
+    WF_RETURN_IF_ERROR(
+        wf_hold(c->env->level, a->tensors[0].dtype, a->tensors[0].data, 1, one, err));
   }
   WF_RETURN_IF_ERROR(wf_op_make(c, 0, dtype, (int32_t)rank, dims, err));
   const size_t elem = wf_held_bytes(dtype);
@@ -585,28 +603,30 @@ weft_status wf_op_range(wf_op_call *c, weft_error *err) {
     for (int64_t i = 0; i < n; i++, v = (T)(v + delta)) ((T *)c->out[0].data)[i] = v;       \
     return WEFT_OK;                                                                         \
   }
-#define I(NAME, T)                                                                          \
-  case WF_DTYPE_##NAME: {                                                                   \
-    const int64_t start = *(const T *)c->in[0]->data, limit = *(const T *)c->in[1]->data,   \
-                  delta = *(const T *)c->in[2]->data;                                       \
-    int64_t span = 0, n = 0;                                                                \
-    if (delta == 0 || __builtin_sub_overflow(limit, start, &span) || delta == INT64_MIN) {  \
-      return bad(c, err, "a range without an end");                                         \
-    }                                                                                       \
-    if (delta > 0 && span > 0) n = (span - 1) / delta + 1;                                  \
-    if (delta < 0 && span < 0) n = (-(span + 1)) / -delta + 1;                              \
-    WF_RETURN_IF_ERROR(wf_op_make(c, 0, c->in[0]->dtype, 1, &n, err));                      \
-    for (int64_t i = 0; i < n; i++) ((T *)c->out[0].data)[i] = (T)(start + i * delta);      \
-    return WEFT_OK;                                                                         \
+#define I(NAME, T)                                                                         \
+  case WF_DTYPE_##NAME: {                                                                  \
+    const int64_t start = *(const T *)c->in[0]->data, limit = *(const T *)c->in[1]->data,  \
+                  delta = *(const T *)c->in[2]->data;                                      \
+    int64_t span = 0, n = 0;                                                               \
+    if (delta == 0 || __builtin_sub_overflow(limit, start, &span) || delta == INT64_MIN) { \
+      return bad(c, err, "a range without an end");                                        \
+    }                                                                                      \
+    if (delta > 0 && span > 0) n = (span - 1) / delta + 1;                                 \
+    if (delta < 0 && span < 0) n = (-(span + 1)) / -delta + 1;                             \
+    WF_RETURN_IF_ERROR(wf_op_make(c, 0, c->in[0]->dtype, 1, &n, err));                     \
+    for (int64_t i = 0; i < n; i++) ((T *)c->out[0].data)[i] = (T)(start + i * delta);     \
+    return WEFT_OK;                                                                        \
   }
   switch ((int)c->in[0]->dtype) {
     WF_FLOAT_TYPES(F)
     I(I16, int16_t)
     I(I32, int32_t)
     I(I64, int64_t)
-    default: break;
+    default:
+      break;
   }
 #undef I
 #undef F
-  return wf_op_fail(c, err, WEFT_UNSUPPORTED, "elements of type %s", wf_dtype_name(c->in[0]->dtype));
+  return wf_op_fail(c, err, WEFT_UNSUPPORTED, "elements of type %s",
+                    wf_dtype_name(c->in[0]->dtype));
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Buffers that come back: after the first run of a shape nothing is taken from the heap. One thread. */
+/* Buffers that come back: after the first run of a shape nothing is taken from the heap. One
+ * thread. */
 #ifndef WF_NATIVE_POOL_H
 #define WF_NATIVE_POOL_H
 

@@ -6,7 +6,8 @@
 
 #include "backend/native/native.h"
 
-/* ---- called by steps ----------------------------------------------------------------------------- */
+/* ---- called by steps
+ * ----------------------------------------------------------------------------- */
 
 void wf_session_count_copy(wf_backend_session *s, uint64_t n_bytes) {
   s->counters.copies_bytes += n_bytes;
@@ -15,7 +16,8 @@ size_t wf_session_slot_bytes(const wf_backend_session *s, int32_t slot) {
   return s->slot_bytes[slot];
 }
 
-weft_status wf_session_scratch(wf_backend_session *s, size_t n_bytes, void **data, weft_error *err) {
+weft_status wf_session_scratch(wf_backend_session *s, size_t n_bytes, void **data,
+                               weft_error *err) {
   if (s->n_scratch == WF_SESSION_MAX_SCRATCH) {
     return wf_fail(err, WEFT_INTERNAL, "", "an operator asks for scratch too often");
   }
@@ -36,7 +38,8 @@ void wf_session_fail(wf_backend_session *s, const weft_error *err) {
 }
 bool wf_session_failed(const wf_backend_session *s) { return s->failure.status != WEFT_OK; }
 
-/* ---- buffers ------------------------------------------------------------------------------------- */
+/* ---- buffers
+ * ------------------------------------------------------------------------------------- */
 
 static bool slot_size(const wf_backend_session *s, const wf_slot *slot, size_t *n_bytes) {
   const int64_t rows = slot->axis == WF_AXIS_TOKENS     ? s->max_tokens
@@ -107,8 +110,8 @@ static size_t attention_scratch(const wf_backend_session *s) {
   for (size_t i = 0; i < s->c->n_steps; i++) {
     const wf_step *step = &s->c->steps[i];
     if (step->fn != wf_step_attention) continue;
-    const size_t n = wf_attention_scratch_bytes(&step->as.attention.spec, &step->as.attention.kv,
-                                                s->max_tokens);
+    const size_t n =
+        wf_attention_scratch_bytes(&step->as.attention.spec, &step->as.attention.kv, s->max_tokens);
     if (n > most) most = n;
   }
   return most;
@@ -225,7 +228,8 @@ void wf_native_close(wf_backend_session *s) {
   wf_free(s);
 }
 
-/* ---- a run ----------------------------------------------------------------------------------------- */
+/* ---- a run
+ * ----------------------------------------------------------------------------------------- */
 
 static void run_member(const wf_member *m, void *arg) {
   wf_exec *x = arg;
@@ -266,14 +270,17 @@ static weft_status check_row(const wf_component *c, const wf_row *r, size_t i, w
     const wf_kv_table *t = &r->tables[g];
     const int64_t last = (r->past + r->n_new - 1) / WF_KV_BLOCK_TOKENS - t->first_block;
     if (last < 0 || last >= t->n_blocks) {
-      return wf_fail(err, WEFT_INVALID_ARGUMENT, "", "row %zu has no cache block for its tokens", i);
+      return wf_fail(err, WEFT_INVALID_ARGUMENT, "", "row %zu has no cache block for its tokens",
+                     i);
     }
   }
   return WEFT_OK;
 }
 
-/* Values the program reads as tensors: ids, positions and selected indices, in the slot's own width. */
-static void fill_slot(wf_exec *x, int32_t slot, const int64_t *values, const int32_t *ids, int64_t n) {
+/* Values the program reads as tensors: ids, positions and selected indices, in the slot's own
+ * width. */
+static void fill_slot(wf_exec *x, int32_t slot, const int64_t *values, const int32_t *ids,
+                      int64_t n) {
   if (slot < 0) return;
   const bool is_wide = x->c->slots[slot].elem == 8;
   int64_t *wide = (int64_t *)(void *)x->slots[slot];
@@ -295,9 +302,9 @@ static weft_status fill_embeds(wf_backend_session *s, const wf_row *rows, size_t
   const int64_t width = c->slots[c->embeds_slot].width;
   float *to = (float *)(void *)s->exec.slots[c->embeds_slot];
   for (size_t i = 0; i < n_rows; i++) {
-    const wf_view *v = rows[i].inputs && c->embeds_input >= 0 ? &rows[i].inputs[c->embeds_input] : NULL;
-    if (!v || !v->data || v->dtype != WF_DTYPE_F32 ||
-        wf_view_count(v) != rows[i].n_new * width) {
+    const wf_view *v =
+        rows[i].inputs && c->embeds_input >= 0 ? &rows[i].inputs[c->embeds_input] : NULL;
+    if (!v || !v->data || v->dtype != WF_DTYPE_F32 || wf_view_count(v) != rows[i].n_new * width) {
       return wf_fail(err, WEFT_INVALID_ARGUMENT, "give float32 embeddings of every new token",
                      "row %zu has no embeddings of %lld x %lld", i, (long long)rows[i].n_new,
                      (long long)width);
@@ -330,12 +337,14 @@ static weft_status gather_rows(wf_backend_session *s, const wf_row *rows, size_t
     token += r->n_new;
   }
   bool is_contiguous = true;
-  for (int64_t j = 1; j < selected; j++) is_contiguous &= s->logits[j] == s->logits[j - 1] + c->info.vocab;
+  for (int64_t j = 1; j < selected; j++)
+    is_contiguous &= s->logits[j] == s->logits[j - 1] + c->info.vocab;
   if (!is_contiguous && x->head_rows < selected) {
     wf_free(x->head_scratch);
     x->head_rows = 0;
     size_t n = 0;
-    if (!wf_size_mul((size_t)selected, (size_t)c->info.vocab, &n) || !wf_size_mul(n, 4, &n)) n = SIZE_MAX;
+    if (!wf_size_mul((size_t)selected, (size_t)c->info.vocab, &n) || !wf_size_mul(n, 4, &n))
+      n = SIZE_MAX;
     x->head_scratch = n == SIZE_MAX ? NULL : wf_alloc_aligned(n, 64);
     if (!x->head_scratch) return wf_fail_memory(err, n, "the logits of a run");
     x->head_rows = selected;
@@ -385,7 +394,8 @@ static weft_status run_packed(wf_backend_session *s, const wf_row *rows, size_t 
   return WEFT_OK;
 }
 
-weft_status wf_native_run(wf_backend_session *s, const wf_row *rows, size_t n_rows, weft_error *err) {
+weft_status wf_native_run(wf_backend_session *s, const wf_row *rows, size_t n_rows,
+                          weft_error *err) {
   if (s->c->packed.is_packed) return run_packed(s, rows, n_rows, err);
   for (size_t i = 0; i < n_rows; i++) {
     if (s->c->has_ports) WF_RETURN_IF_ERROR(check_row(s->c, &rows[i], i, err));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a worker keeps of a component: buffers, counters, the interpreter's frames. Private to native/. */
+/* What a worker keeps of a component: buffers, counters, the interpreter's frames. Private to
+ * native/. */
 #ifndef WF_NATIVE_SESSION_H
 #define WF_NATIVE_SESSION_H
 
@@ -17,7 +18,7 @@ struct wf_backend_session {
   /* Packed program. */
   int64_t max_tokens, max_selected; /* what the buffers hold */
   size_t max_rows;
-  unsigned char *memory; /* all slots */
+  unsigned char *memory;             /* all slots */
   size_t *slot_offsets, *slot_bytes; /* [n_slots] */
   wf_exec exec;
   int32_t *ids;

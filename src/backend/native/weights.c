@@ -78,8 +78,8 @@ static bool nbits_of_node(const wf_component *c, const wf_node *n, wf_weight *w)
   w->k = k;
   w->bits = (int)bits;
   w->block_size = (int)bs;
-  w->mode = !c->exact && wf_node_attr_i(n, "accuracy_level", 0) == 4 ? WF_MATMUL_FAST
-                                                                    : WF_MATMUL_EXACT;
+  w->mode =
+      !c->exact && wf_node_attr_i(n, "accuracy_level", 0) == 4 ? WF_MATMUL_FAST : WF_MATMUL_EXACT;
   return true;
 }
 
@@ -199,7 +199,8 @@ weft_status wf_weights_collect(wf_component *c, wf_weight_use *uses, weft_error 
         inputs.at[j] = -1;
       }
     }
-    for (size_t j = all.n > 4 ? all.n - 4 : 0; j < all.n && use.weight < 0 && c->packed.is_packed; j++) {
+    for (size_t j = all.n > 4 ? all.n - 4 : 0; j < all.n && use.weight < 0 && c->packed.is_packed;
+         j++) {
       if (inputs.at[j] != x || !may_merge(&all.at[j], &w)) continue;
       use = (wf_weight_use){(int32_t)j, (int32_t)all.at[j].n, true};
       all.at[j].parts[all.at[j].n_parts++] = w.parts[0];

@@ -26,10 +26,12 @@ static weft_status join_floats(const wf_component *c, const wf_weight *w, size_t
                                wf_arena *tmp, const float **result, weft_error *err) {
   size_t total = 0;
   for (int32_t i = 0; i < w->n_parts; i++) {
-    const wf_tensor *t = *(const wf_tensor *const *)(const void *)((const char *)&w->parts[i] + field);
+    const wf_tensor *t =
+        *(const wf_tensor *const *)(const void *)((const char *)&w->parts[i] + field);
     total += t ? t->n : (size_t)w->parts[i].n;
   }
-  const wf_tensor *first = *(const wf_tensor *const *)(const void *)((const char *)&w->parts[0] + field);
+  const wf_tensor *first =
+      *(const wf_tensor *const *)(const void *)((const char *)&w->parts[0] + field);
   if (w->n_parts == 1 && first->dtype == WF_DTYPE_F32 && ((uintptr_t)first->data & 3) == 0) {
     *result = first->data;
     return WEFT_OK;
@@ -38,7 +40,8 @@ static weft_status join_floats(const wf_component *c, const wf_weight *w, size_t
   if (!out) return no_memory(err, total * sizeof *out);
   *result = out;
   for (int32_t i = 0; i < w->n_parts; i++) {
-    const wf_tensor *t = *(const wf_tensor *const *)(const void *)((const char *)&w->parts[i] + field);
+    const wf_tensor *t =
+        *(const wf_tensor *const *)(const void *)((const char *)&w->parts[i] + field);
     if (t) WF_RETURN_IF_ERROR(wf_hold(c->level, t->dtype, t->data, t->n, out, err));
     out += t ? t->n : (size_t)w->parts[i].n; /* an absent bias is zero */
   }
@@ -47,20 +50,23 @@ static weft_status join_floats(const wf_component *c, const wf_weight *w, size_t
 
 static weft_status join_bytes(const wf_weight *w, size_t field, wf_arena *tmp, const void **result,
                               weft_error *err) {
-  const wf_tensor *first = *(const wf_tensor *const *)(const void *)((const char *)&w->parts[0] + field);
+  const wf_tensor *first =
+      *(const wf_tensor *const *)(const void *)((const char *)&w->parts[0] + field);
   if (w->n_parts == 1) {
     *result = first->data;
     return WEFT_OK;
   }
   size_t total = 0;
   for (int32_t i = 0; i < w->n_parts; i++) {
-    total += (*(const wf_tensor *const *)(const void *)((const char *)&w->parts[i] + field))->n_bytes;
+    total +=
+        (*(const wf_tensor *const *)(const void *)((const char *)&w->parts[i] + field))->n_bytes;
   }
   char *out = wf_arena_alloc(tmp, total);
   if (!out) return no_memory(err, total);
   *result = out;
   for (int32_t i = 0; i < w->n_parts; i++) {
-    const wf_tensor *t = *(const wf_tensor *const *)(const void *)((const char *)&w->parts[i] + field);
+    const wf_tensor *t =
+        *(const wf_tensor *const *)(const void *)((const char *)&w->parts[i] + field);
     memcpy(out, t->data, t->n_bytes);
     out += t->n_bytes;
   }
@@ -120,7 +126,8 @@ static weft_status join_dense_transposed(const wf_weight *w, wf_arena *tmp, cons
 static int read_quantised(const wf_tensor *t, int64_t i) {
   const uint8_t *p = t->data;
   switch (wf_dtype_bits(t->dtype)) {
-    case 8: return wf_dtype_is_signed(t->dtype) ? (int)(int8_t)p[i] : (int)p[i];
+    case 8:
+      return wf_dtype_is_signed(t->dtype) ? (int)(int8_t)p[i] : (int)p[i];
     case 4: {
       const int v = p[i / 2] >> (i % 2 * 4) & 15;
       return wf_dtype_is_signed(t->dtype) && v > 7 ? v - 16 : v;
@@ -190,7 +197,8 @@ static weft_status qdq_nbits(const wf_weight *w, int bs, wf_arena *tmp, wf_weigh
       uint8_t *blob = data + (size_t)(n * blocks + b) * (size_t)(bs / per_byte);
       for (int j = 0; j < bs && b * bs + j < w->k; j++) {
         const int64_t k = b * bs + j;
-        const int q = read_quantised(p->data, w->is_transposed ? k * w->n + n : n * w->k + k) + shift;
+        const int q =
+            read_quantised(p->data, w->is_transposed ? k * w->n + n : n * w->k + k) + shift;
         blob[j / per_byte] |= (uint8_t)(q << (j % per_byte * bits));
       }
     }
@@ -205,7 +213,8 @@ static weft_status qdq_nbits(const wf_weight *w, int bs, wf_arena *tmp, wf_weigh
   return WEFT_OK;
 }
 
-static weft_status qdq_dense(const wf_weight *w, wf_arena *tmp, wf_weight_desc *d, weft_error *err) {
+static weft_status qdq_dense(const wf_weight *w, wf_arena *tmp, wf_weight_desc *d,
+                             weft_error *err) {
   const wf_weight_part *p = &w->parts[0];
   const int64_t total = w->n * w->k, cols = w->is_transposed ? w->n : w->k;
   float *data = wf_arena_calloc(tmp, (size_t)total, sizeof *data);
@@ -258,9 +267,8 @@ static weft_status describe(wf_component *c, const wf_weight *w, bool is_sketch,
     d->is_transposed = w->is_transposed;
     d->data = p->data->data;
     if (is_sketch) return WEFT_OK;
-    return w->is_transposed
-               ? join_dense_transposed(w, tmp, &d->data, err)
-               : join_bytes(w, offsetof(wf_weight_part, data), tmp, &d->data, err);
+    return w->is_transposed ? join_dense_transposed(w, tmp, &d->data, err)
+                            : join_bytes(w, offsetof(wf_weight_part, data), tmp, &d->data, err);
   }
   d->format = WF_WEIGHT_NBITS;
   d->bits = w->bits;
@@ -277,7 +285,8 @@ static weft_status describe(wf_component *c, const wf_weight *w, bool is_sketch,
   WF_RETURN_IF_ERROR(join_bytes(w, offsetof(wf_weight_part, data), tmp, &d->data, err));
   WF_RETURN_IF_ERROR(join_floats(c, w, offsetof(wf_weight_part, scales), tmp, &d->scales, err));
   if (zeros_float) {
-    WF_RETURN_IF_ERROR(join_floats(c, w, offsetof(wf_weight_part, zeros), tmp, &d->zeros_float, err));
+    WF_RETURN_IF_ERROR(
+        join_floats(c, w, offsetof(wf_weight_part, zeros), tmp, &d->zeros_float, err));
   } else if (p->zeros) {
     const void *zeros = NULL;
     WF_RETURN_IF_ERROR(join_bytes(w, offsetof(wf_weight_part, zeros), tmp, &zeros, err));
@@ -312,7 +321,8 @@ out:
   return st;
 }
 
-/* A weight that needs no packing is read where it is; joined or dequantised ones live in the arena. */
+/* A weight that needs no packing is read where it is; joined or dequantised ones live in the arena.
+ */
 static weft_status use_in_place(wf_component *c, wf_weight *w, weft_error *err) {
   wf_weight_desc d;
   size_t n_bytes = 0;
@@ -337,13 +347,15 @@ static uint64_t cache_key(const wf_component *c) {
                            (uint64_t)m->mtime_ns};
     h = wf_hash_bytes(h, id, sizeof id);
   }
-  const uint64_t general[] = {wf_weight_layout_version(), (uint64_t)c->level, c->exact, c->n_weights};
+  const uint64_t general[] = {wf_weight_layout_version(), (uint64_t)c->level, c->exact,
+                              c->n_weights};
   h = wf_hash_bytes(h, general, sizeof general);
   for (size_t i = 0; i < c->n_weights; i++) {
     const wf_weight *w = &c->weights[i];
-    const uint64_t one[] = {(uint64_t)w->kind, (uint64_t)w->n,          (uint64_t)w->k,
-                            (uint64_t)w->bits, (uint64_t)w->block_size, (uint64_t)w->n_parts,
-                            w->packed_bytes,   w->packed_at,            (uint64_t)w->mode};
+    const uint64_t one[] = {
+        (uint64_t)w->kind,       (uint64_t)w->n,       (uint64_t)w->k,  (uint64_t)w->bits,
+        (uint64_t)w->block_size, (uint64_t)w->n_parts, w->packed_bytes, w->packed_at,
+        (uint64_t)w->mode};
     h = wf_hash_bytes(h, one, sizeof one);
     /* Which constant it is: two exports may differ in nothing but the order of their tensors. */
     for (int32_t j = 0; j < w->n_parts; j++) {
