@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "kernels/matmul_internal.h"
 
-enum { LAYOUT_VERSION = 1 };
+enum { LAYOUT_VERSION = 2 };
 
 enum {
   DENSE = 1 << WF_WEIGHT_F32 | 1 << WF_WEIGHT_F16 | 1 << WF_WEIGHT_BF16,
@@ -139,7 +139,7 @@ weft_status wf_weight_plan(wf_packed_weight *w, const wf_weight_desc *desc, wf_m
   if (v->act_id == WF_ACT_Q8) w->act.block_size = desc->block_size < 32 ? desc->block_size : 32;
   w->variant = v;
   w->desc = *desc;
-  *packed_bytes = wf_pack_layout(&h, desc, v);
+  *packed_bytes = wf_pack_layout(&h, desc, v, false);
   w->bytes = *packed_bytes;
   return WEFT_OK;
 }
@@ -147,7 +147,7 @@ weft_status wf_weight_plan(wf_packed_weight *w, const wf_weight_desc *desc, wf_m
 void wf_weight_pack(wf_packed_weight *w, const wf_weight_desc *desc, void *packed) {
   wf_pack_header h;
 
-  wf_pack_layout(&h, desc, w->variant);
+  wf_pack_layout(&h, desc, w->variant, true);
   wf_pack_fill(&h, desc, packed);
   wf_weight_attach(w, packed);
 }

@@ -22,7 +22,7 @@
  * below 2^-100 count as 0; a unit with a NaN or an infinity makes the whole row NaN.
  *
  * PACKED BYTES hold all that a run needs (bias too): the description's pointers are read by
- * wf_weight_plan and wf_weight_pack alone, at every level. 2-bit weights are widened to 4.
+ * wf_weight_pack alone, at every level. 2-bit weights are widened to 4.
  */
 #ifndef WF_KERNELS_MATMUL_H
 #define WF_KERNELS_MATMUL_H
@@ -85,11 +85,12 @@ typedef struct wf_packed_weight {
   size_t bytes;        /* read for one full product: for roofline figures */
 } wf_packed_weight;
 
-/* Chooses the kernel for a weight and says how many packed bytes it needs, never 0. Reads the
- * scales and folds (fp16 where exact), so it touches those pages; with `scales` NULL it does not,
- * the size is an upper bound, and the result is good for wf_weight_attach only. Errors: UNSUPPORTED
- * for a format no kernel takes (bits other than 2, 4, 8; a block size that is no power of two
- * in 16..256), INVALID_ARGUMENT for sizes that overflow. Thread: any. */
+/* Chooses the kernel for a weight and says how many packed bytes it may need, never 0. Of the
+ * description's arrays only their presence counts: nothing is read, so that a start from a cache
+ * file touches no page of the source. wf_weight_pack may fill less (scales that are exactly fp16
+ * are kept so); w->bytes then tells. Errors: UNSUPPORTED for a format no kernel takes (bits other
+ * than 2, 4, 8; a block size that is no power of two in 16..256), INVALID_ARGUMENT for sizes that
+ * overflow. Thread: any. */
 weft_status wf_weight_plan(wf_packed_weight *w, const wf_weight_desc *desc, wf_matmul_mode mode,
                            wf_cpu_level level, size_t *packed_bytes, weft_error *err) WF_NODISCARD;
 /* Fills `packed` (64-byte aligned, packed_bytes of wf_weight_plan) and points w at it. The bytes
@@ -131,8 +132,9 @@ void wf_matmul_run(const wf_packed_weight *w, int64_t m, const void *act, float 
 void wf_weight_gather(const wf_weight_desc *desc, const int32_t *ids, int64_t n_ids, float *y,
                       int64_t ldy);
 
-/* The same rows, bit for bit, out of the packed bytes of a weight: for a head that is the embedding too, so
- * that the table in the file need not be read again. False of a layout whose rows can't be had exactly. */
+/* The same rows, bit for bit, out of the packed bytes of a weight: for a head that is the embedding
+ * too, so that the table in the file need not be read again. False of a layout whose rows can't be
+ * had exactly. */
 bool wf_packed_can_gather(const wf_packed_weight *w);
 void wf_packed_gather(const wf_packed_weight *w, const int32_t *ids, int64_t n_ids, float *y,
                       int64_t ldy);

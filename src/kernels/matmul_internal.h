@@ -118,7 +118,10 @@ void wf_gemm_f32_neon(int64_t m, int64_t n, int64_t k, const float *a, int64_t l
                       int64_t ldb, bool b_is_transposed, float *y, int64_t ldy);
 
 /* Packing (pack_weight.c). */
-size_t wf_pack_layout(wf_pack_header *h, const wf_weight_desc *d, const wf_matmul_variant *v);
+/* Fills the header and gives the bytes; without may_read an upper bound, from the presence of the
+ * description's arrays alone. */
+size_t wf_pack_layout(wf_pack_header *h, const wf_weight_desc *d, const wf_matmul_variant *v,
+                      bool may_read);
 void wf_pack_fill(const wf_pack_header *h, const wf_weight_desc *d, uint8_t *packed);
 
 static inline size_t wf_act_row_bytes(const wf_act_kind *kind) {

@@ -81,7 +81,7 @@ static size_t layout_ref(wf_pack_header *h, const wf_weight_desc *d) {
   return round_up(at, GROUP_ALIGN);
 }
 
-static size_t layout_tiled(wf_pack_header *h, const wf_weight_desc *d) {
+static size_t layout_tiled(wf_pack_header *h, const wf_weight_desc *d, bool may_read) {
   const size_t nr = (size_t)h->nr;
   const size_t n_groups = ((size_t)d->n + nr - 1) / nr;
   size_t bytes;
@@ -97,7 +97,7 @@ static size_t layout_tiled(wf_pack_header *h, const wf_weight_desc *d) {
       h->fold = d->zeros_float || d->zeros_packed ? WF_FOLD_ZERO : WF_FOLD_CONST;
     }
     h->zero = (float)(1 << (d->bits - 1)) - (h->is_signed ? 128.0f : 0.0f);
-    h->is_half = d->scales && fits_half(h, d);
+    h->is_half = may_read && fits_half(h, d);
     const size_t n_scales = (size_t)n_blocks(d) * (h->fold == WF_FOLD_CONST ? 1 : 2);
     bytes = (n_scales * (h->is_half ? 2 : 4) +
              (size_t)h->n_units * (size_t)h->unit * (size_t)h->bits / 8) *
@@ -107,7 +107,8 @@ static size_t layout_tiled(wf_pack_header *h, const wf_weight_desc *d) {
   return h->groups_at + n_groups * h->group_bytes;
 }
 
-size_t wf_pack_layout(wf_pack_header *h, const wf_weight_desc *d, const wf_matmul_variant *v) {
+size_t wf_pack_layout(wf_pack_header *h, const wf_weight_desc *d, const wf_matmul_variant *v,
+                      bool may_read) {
   size_t total;
 
   *h = (wf_pack_header){
@@ -123,7 +124,7 @@ size_t wf_pack_layout(wf_pack_header *h, const wf_weight_desc *d, const wf_matmu
     h->units_per_block = d->block_size / h->unit;
     h->n_units = (int32_t)((d->k + h->unit - 1) / h->unit);
   }
-  total = v->nr ? layout_tiled(h, d) : layout_ref(h, d);
+  total = v->nr ? layout_tiled(h, d, may_read) : layout_ref(h, d);
   if (d->bias) {
     h->bias_at = total;
     total += round_up((size_t)d->n * 4, GROUP_ALIGN);
