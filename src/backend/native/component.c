@@ -140,7 +140,10 @@ static weft_status compile_program(wf_component *c, const wf_compile_options *o,
   }
   WF_RETURN_IF_ERROR(wf_weights_pack(c, o, err));
   WF_RETURN_IF_ERROR(wf_lower(c, uses, err));
-  for (size_t i = 0; i < c->n_steps; i++) c->n_barriers += c->steps[i].barrier_before;
+  for (size_t i = 0; i < c->n_steps; i++) {
+    c->n_barriers += c->steps[i].barrier_before;
+    c->n_barriers_small += c->steps[i].barrier_small;
+  }
   return WEFT_OK;
 }
 
@@ -155,6 +158,7 @@ static weft_status compile(wf_component *c, const wf_compile_options *o, weft_er
     c->pack_map = (wf_map){0};
     c->pack_bytes = 0;
     c->n_steps = c->n_slots = 0;
+    c->n_barriers = c->n_barriers_small = 0;
     char *why = wf_arena_strdup(c->arena, reason.what);
     if (!why) return wf_fail_memory(err, sizeof reason, "a component");
     WF_RETURN_IF_ERROR(make_graph(c, o, false, err));
@@ -175,9 +179,10 @@ static weft_status compile(wf_component *c, const wf_compile_options *o, weft_er
   c->info.packed_bytes = c->pack_bytes;
   report_graph(c, o, "graph as run");
   if (o->report) {
-    wf_buf_printf(o->report, "form: %s%s%s\nsteps: %zu, barriers: %zu\nprecision: %s\n",
+    wf_buf_printf(o->report, "form: %s%s%s\nsteps: %zu, barriers: %zu (decode %zu)\nprecision: %s\n",
                   c->info.is_packed ? "packed" : "row by row", c->info.is_packed ? "" : ": ",
-                  c->info.why_not_packed, c->n_steps, (size_t)c->n_barriers, c->info.precision);
+                  c->info.why_not_packed, c->n_steps, (size_t)c->n_barriers,
+                  (size_t)c->n_barriers_small, c->info.precision);
   }
   WF_RETURN_IF_ERROR(wf_onnx_check(c->model, err));
   return wf_arena_seal(c->arena, err);

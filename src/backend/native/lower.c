@@ -9,7 +9,7 @@
 
 int32_t wf_lower_slot(wf_lowering *l, wf_axis axis, int64_t width, uint32_t elem) {
   const wf_slot s = {.axis = axis, .width = width, .elem = elem, .first = -1, .last = -1};
-  const wf_touch t = {.epoch = -1};
+  const wf_touches t = {{{.epoch = -1}, {.epoch = -1}}};
   if (l->slots.n >= INT32_MAX || !wf_vec_reserve(&l->slots, 1) || !wf_vec_push(&l->touches, t)) {
     return -1;
   }
@@ -29,59 +29,76 @@ static bool conflicts(uint8_t touched, uint8_t own) {
   return (touched & (uint8_t)~own) != 0 || (touched & 8) != 0;
 }
 
-static wf_touch *touch_of(wf_lowering *l, int32_t slot) {
-  wf_touch *t = &l->touches.at[slot];
-  if (t->epoch != l->epoch) *t = (wf_touch){.epoch = l->epoch};
+static wf_touch *touch_of(wf_lowering *l, int32_t slot, int size) {
+  wf_touch *t = &l->touches.at[slot].of[size];
+  if (t->epoch != l->epoch[size]) *t = (wf_touch){.epoch = l->epoch[size]};
   return t;
+}
+
+/* Slots a step reads (i < n_reads) and then writes, in one list. */
+typedef struct slot_list {
+  int32_t n_reads, n;
+  int32_t at[WF_LOWER_MAX_OPERANDS];
+} slot_list;
+
+static bool list_slots(const wf_step *s, slot_list *list) {
+  const bool is_generic = s->fn == wf_step_generic;
+  const int32_t n_in = is_generic ? s->as.generic.n_in : s->n_in;
+  const int32_t n_out = is_generic ? s->as.generic.n_out : s->n_out;
+  *list = (slot_list){0};
+  if (n_in + n_out > WF_LOWER_MAX_OPERANDS) return false;
+  for (int32_t i = 0; i < n_in; i++) {
+    const int32_t slot = is_generic ? s->as.generic.in[i].slot : s->in[i].slot;
+    if (slot >= 0) list->at[list->n++] = slot;
+  }
+  list->n_reads = list->n;
+  for (int32_t i = 0; i < n_out; i++) {
+    const int32_t slot = is_generic ? s->as.generic.out[i].slot : s->out[i].slot;
+    if (slot >= 0) list->at[list->n++] = slot;
+  }
+  return true;
+}
+
+static bool needs_barrier(wf_lowering *l, const wf_step *s, const slot_list *list, int size) {
+  const uint8_t own = class_of(s);
+  /* The cache is no slot: what the append wrote is waited for here. */
+  if (s->fn == wf_step_attention) return true;
+  /* Selecting takes rows that other members have made, unless each has made all. */
+  bool needs = s->fn == wf_step_select && size == WF_RUN_LARGE;
+  for (int32_t i = 0; i < list->n; i++) {
+    const wf_touch *t = touch_of(l, list->at[i], size);
+    const bool is_read = i < list->n_reads;
+    if (size == WF_RUN_SMALL && l->slots.at[list->at[i]].is_private) continue;
+    needs |= conflicts(is_read ? t->written : (uint8_t)(t->written | t->read), own);
+  }
+  return needs;
 }
 
 weft_status wf_lower_emit(wf_lowering *l, wf_step *s, weft_error *err) {
   const uint8_t own = class_of(s);
-  bool needs_barrier = false;
-  for (int32_t i = 0; i < s->n_in; i++) {
-    if (s->in[i].slot >= 0) needs_barrier |= conflicts(touch_of(l, s->in[i].slot)->written, own);
+  slot_list list;
+  if (!list_slots(s, &list)) {
+    return wf_fail(err, WEFT_UNSUPPORTED, "", "a node with more than %d operands",
+                   (int)WF_LOWER_MAX_OPERANDS);
   }
-  for (int32_t i = 0; i < s->n_out; i++) {
-    if (s->out[i].slot < 0) continue;
-    const wf_touch *t = touch_of(l, s->out[i].slot);
-    needs_barrier |= conflicts((uint8_t)(t->written | t->read), own);
+  for (int32_t i = list.n_reads; i < list.n; i++) {
+    if (s->split == WF_SPLIT_ROWS) l->slots.at[list.at[i]].is_private = true;
   }
-  /* Selecting takes rows that other members have made. */
-  if (s->fn == wf_step_select) needs_barrier = true;
-  if (s->fn == wf_step_generic) {
-    const wf_generic_step *g = &s->as.generic;
-    for (int32_t i = 0; i < g->n_in; i++) {
-      if (g->in[i].slot >= 0) needs_barrier |= conflicts(touch_of(l, g->in[i].slot)->written, own);
+  const bool is_first = l->steps.n == 0;
+  s->barrier_before = !is_first && needs_barrier(l, s, &list, WF_RUN_LARGE);
+  s->barrier_small = !is_first && needs_barrier(l, s, &list, WF_RUN_SMALL);
+  s->barrier_before |= s->barrier_small;
+  if (s->barrier_before) l->epoch[WF_RUN_LARGE]++;
+  if (s->barrier_small) l->epoch[WF_RUN_SMALL]++;
+  for (int32_t i = 0; i < list.n; i++) {
+    for (int size = 0; size < WF_RUN_SIZES; size++) {
+      wf_touch *t = touch_of(l, list.at[i], size);
+      *(i < list.n_reads ? &t->read : &t->written) |= own;
     }
-  }
-  s->barrier_before = needs_barrier && l->steps.n > 0;
-  if (s->barrier_before) l->epoch++;
-  for (int32_t i = 0; i < s->n_in; i++) {
-    if (s->in[i].slot < 0) continue;
-    touch_of(l, s->in[i].slot)->read |= own;
-    l->slots.at[s->in[i].slot].last = l->epoch;
-  }
-  for (int32_t i = 0; i < s->n_out; i++) {
-    if (s->out[i].slot < 0) continue;
-    touch_of(l, s->out[i].slot)->written |= own;
-    wf_slot *slot = &l->slots.at[s->out[i].slot];
-    if (slot->first < 0) slot->first = l->epoch;
-    slot->last = l->epoch;
-  }
-  if (s->fn == wf_step_generic) {
-    const wf_generic_step *g = &s->as.generic;
-    for (int32_t i = 0; i < g->n_in; i++) {
-      if (g->in[i].slot < 0) continue;
-      touch_of(l, g->in[i].slot)->read |= own;
-      l->slots.at[g->in[i].slot].last = l->epoch;
-    }
-    for (int32_t i = 0; i < g->n_out; i++) {
-      if (g->out[i].slot < 0) continue;
-      touch_of(l, g->out[i].slot)->written |= own;
-      wf_slot *slot = &l->slots.at[g->out[i].slot];
-      if (slot->first < 0) slot->first = l->epoch;
-      slot->last = l->epoch;
-    }
+    /* Lives are counted by the barriers that every run has. */
+    wf_slot *slot = &l->slots.at[list.at[i]];
+    if (i >= list.n_reads && slot->first < 0) slot->first = l->epoch[WF_RUN_SMALL];
+    slot->last = l->epoch[WF_RUN_SMALL];
   }
   if (!wf_vec_push(&l->steps, *s)) return wf_fail_memory(err, sizeof *s, "the list of steps");
   return WEFT_OK;

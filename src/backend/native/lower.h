@@ -13,17 +13,24 @@ typedef struct wf_place {
   int64_t width;
 } wf_place;
 
-/* Which kinds of step have touched a slot since the last barrier. */
+/* Which kinds of step have touched a slot since the last barrier; one of each for both sizes of
+ * run. */
+enum { WF_RUN_LARGE, WF_RUN_SMALL, WF_RUN_SIZES };
 typedef struct wf_touch {
   int32_t epoch;
   uint8_t read, written;
 } wf_touch;
+typedef struct wf_touches {
+  wf_touch of[WF_RUN_SIZES];
+} wf_touches;
 
 typedef struct wf_shared_act {
   wf_loc loc;
   wf_act_kind kind;
   int32_t slot;
 } wf_shared_act;
+
+enum { WF_LOWER_MAX_OPERANDS = 96 };
 
 typedef struct wf_lowering {
   wf_component *c;
@@ -33,9 +40,9 @@ typedef struct wf_lowering {
   int32_t *merged_slots; /* by weight; -1: not emitted yet */
   WF_VEC(wf_step) steps;
   WF_VEC(wf_slot) slots;
-  WF_VEC(wf_touch) touches;
+  WF_VEC(wf_touches) touches;
   WF_VEC(wf_shared_act) acts;
-  int32_t epoch;
+  int32_t epoch[WF_RUN_SIZES];
   bool head_done;
 } wf_lowering;
 

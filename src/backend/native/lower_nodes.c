@@ -259,18 +259,6 @@ static bool rope_tables(wf_lowering *l, const wf_node *n, int32_t cos_at, const 
   return true;
 }
 
-/* A value that will be changed in place must have no other reader. */
-static weft_status own_copy(wf_lowering *l, int32_t value, wf_place *p, weft_error *err) {
-  const wf_value *v = wf_graph_value(l->g, value);
-  if (v->n_users <= 1 && !v->is_output) return WEFT_OK;
-  wf_place copy;
-  WF_RETURN_IF_ERROR(wf_lower_place(l, -1, p->axis, p->width, &copy, err));
-  wf_step s = {.fn = wf_step_copy, .split = WF_SPLIT_ROWS, .axis = p->axis, .n_in = 1,
-               .in = {p->loc}, .n_out = 1, .out = {copy.loc}, .width = p->width};
-  *p = copy;
-  return wf_lower_emit(l, &s, err);
-}
-
 weft_status wf_lower_attention(wf_lowering *l, const wf_node *n, bool *is_done, weft_error *err) {
   const wf_attention_params *p = &n->as.attention;
   const wf_component_info *info = &l->c->info;
@@ -293,17 +281,12 @@ weft_status wf_lower_attention(wf_lowering *l, const wf_node *n, bool *is_done, 
   const int64_t k_width = (int64_t)p->n_kv_heads * p->head_dim;
   if (wf_node_input(n, 1) < 0) {
     if (q.width < q_width + 2 * k_width) goto refuse;
-    WF_RETURN_IF_ERROR(own_copy(l, wf_node_input(n, 0), &q, err));
     k = v = q;
     k.loc.column += (int32_t)q_width;
     v.loc.column += (int32_t)(q_width + k_width);
   } else {
     if (!wf_lower_find(l, wf_node_input(n, 1), &k) || !wf_lower_find(l, wf_node_input(n, 2), &v)) {
       goto refuse;
-    }
-    if (s->rotates) {
-      WF_RETURN_IF_ERROR(own_copy(l, wf_node_input(n, 0), &q, err));
-      WF_RETURN_IF_ERROR(own_copy(l, wf_node_input(n, 1), &k, err));
     }
   }
   if (!rope_tables(l, n, 3, &p->rotary, &s->rope, dynamic, &fits)) return no_memory(err);
@@ -324,28 +307,24 @@ weft_status wf_lower_attention(wf_lowering *l, const wf_node *n, bool *is_done, 
   a.in[2] = v.loc;
   a.in[3] = dynamic[0].loc;
   a.in[4] = dynamic[1].loc;
-  a.n_out = s->rotates ? 2 : 0;
-  a.out[0] = q.loc;
-  a.out[1] = k.loc;
+  if (s->rotates) {
+    /* Turned copies: what a product has written is shared, what row steps write is each member's. */
+    WF_RETURN_IF_ERROR(wf_lower_place(l, -1, WF_AXIS_TOKENS, q_width, &q, err));
+    WF_RETURN_IF_ERROR(wf_lower_place(l, -1, WF_AXIS_TOKENS, k_width, &k, err));
+    a.n_out = 2;
+    a.out[0] = q.loc;
+    a.out[1] = k.loc;
+  }
   WF_RETURN_IF_ERROR(wf_lower_emit(l, &a, err));
 
   wf_step b = {.fn = wf_step_attention, .split = WF_SPLIT_ITEMS, .axis = WF_AXIS_TOKENS};
   b.as.attention = a.as.attention;
   WF_RETURN_IF_ERROR(wf_lower_place(l, wf_node_output(n, 0), WF_AXIS_TOKENS,
                                     (int64_t)p->n_heads * p->head_dim_v, &y, err));
-  /* k and v are named so that their slots live on, and so that the barrier after the append is
-   * there even without a rotation of q. */
-  b.n_in = 3;
+  b.n_in = 1;
   b.in[0] = q.loc;
-  b.in[1] = k.loc;
-  b.in[2] = v.loc;
   b.n_out = 1;
   b.out[0] = y.loc;
-  b.as.attention.rotates = s->rotates;
-  if (!s->rotates) {
-    /* The append wrote to the cache, which is no slot. */
-    for (int i = 0; i < 3; i++) l->touches.at[b.in[i].slot] = (wf_touch){l->epoch, 0, 4};
-  }
   return wf_lower_emit(l, &b, err);
 refuse:
   return wf_fail(err, WEFT_UNSUPPORTED, "", "attention node '%.*s' has operands of a form the packed "

@@ -4,7 +4,11 @@
  * A step runs on every member of the team at once; each takes its part (rows, columns, items) and
  * nobody waits for anybody except where `barrier_before` says so. Values are rows of `width`
  * elements in slots; slots share memory when their lives (counted in epochs: stretches between
- * barriers) don't meet, so that no member can overwrite what a slower one still reads. */
+ * barriers) don't meet, so that no member can overwrite what a slower one still reads.
+ *
+ * A SMALL RUN has too few rows to be divided (WF_ACT_ROW_GRAIN at most: the decode step). There each
+ * member does all row steps for itself, into its own copy of what they write: a norm done twice costs
+ * less than waiting for one another. Barriers of small runs are a subset of the others. */
 #ifndef WF_NATIVE_PROGRAM_H
 #define WF_NATIVE_PROGRAM_H
 
@@ -22,6 +26,7 @@ typedef struct wf_slot {
   uint32_t elem;      /* bytes of an element */
   bool is_act;        /* packed activations of `act` instead of plain elements */
   wf_act_kind act;
+  bool is_private;     /* written by row steps: each member has its own copy in a small run */
   int32_t first, last; /* epochs of first write and last use */
 } wf_slot;
 
@@ -118,7 +123,8 @@ struct wf_step {
   wf_step_fn *fn;
   wf_split split;
   wf_axis axis;
-  bool barrier_before;
+  bool barrier_before; /* in a run of many rows */
+  bool barrier_small;  /* in a small run */
   int32_t n_in, n_out;
   wf_loc in[6], out[3];
   int64_t width; /* elements a row of the main operand */
@@ -166,7 +172,7 @@ struct wf_component {
   int32_t ids_slot; /* int64 ids for generic steps, or -1 */
   int32_t positions_slot, select_slot, embeds_slot;
   int64_t ids_limit;  /* rows of the smallest embedding table; 0: none */
-  uint64_t n_barriers;
+  uint64_t n_barriers, n_barriers_small;
   /* The interpreter's, else. */
   struct wf_interp_plan *interp;
   const wf_weight_use *uses; /* by node id */
@@ -199,7 +205,8 @@ struct wf_exec {
   const wf_component *c;
   wf_cpu_level level;
   int64_t n_tokens, n_selected;
-  unsigned char **slots; /* [n_slots] */
+  unsigned char **slots; /* [n_slots], this member's */
+  bool is_small;
   const int32_t *ids;
   const int64_t *positions, *identity;
   const int64_t *select;
@@ -208,8 +215,8 @@ struct wf_exec {
   int64_t head_rows;
   size_t n_rows;
   const wf_attention_row *rows; /* [n_groups][n_rows] */
-  unsigned char **scratch;      /* [members] */
-  int64_t *ticket_base;         /* [members] */
+  unsigned char *scratch;       /* this member's */
+  int64_t ticket_base;          /* this member's */
   wf_backend_session *session;
 };
 

@@ -41,9 +41,15 @@ bool wf_session_failed(const wf_backend_session *s) { return s->failure.status !
 /* ---- buffers
  * ------------------------------------------------------------------------------------- */
 
-static bool slot_size(const wf_backend_session *s, const wf_slot *slot, size_t *n_bytes) {
-  const int64_t rows = slot->axis == WF_AXIS_TOKENS     ? s->max_tokens
-                       : slot->axis == WF_AXIS_SELECTED ? s->max_selected
+/* How many rows the slots have to hold, and which slots count. */
+typedef struct slot_rows {
+  int64_t tokens, selected;
+  bool only_private;
+} slot_rows;
+
+static bool slot_size(const slot_rows *r, const wf_slot *slot, size_t *n_bytes) {
+  const int64_t rows = slot->axis == WF_AXIS_TOKENS     ? r->tokens
+                       : slot->axis == WF_AXIS_SELECTED ? r->selected
                                                         : 1;
   size_t n = 0;
   if (slot->is_act) {
@@ -53,55 +59,89 @@ static bool slot_size(const wf_backend_session *s, const wf_slot *slot, size_t *
   return wf_size_mul((size_t)rows, (size_t)slot->width, &n) && wf_size_mul(n, slot->elem, n_bytes);
 }
 
+static bool lives_meet(const wf_slot *a, const wf_slot *b) {
+  const int32_t a_last = a->last > a->first ? a->last : a->first;
+  const int32_t b_last = b->last > b->first ? b->last : b->first;
+  return a->first <= b_last && b->first <= a_last;
+}
+
 /* Largest first, each at the lowest place that is free for its whole life. */
-static weft_status place_slots(wf_backend_session *s, size_t *total, weft_error *err) {
-  const wf_component *c = s->c;
+static weft_status place_slots(const wf_component *c, const slot_rows *r, size_t *offsets,
+                               size_t *bytes, size_t *total, weft_error *err) {
   size_t *order = wf_calloc(c->n_slots + 1, sizeof *order);
-  bool *is_placed = wf_calloc(c->n_slots + 1, sizeof *is_placed);
   weft_status st = WEFT_OK;
-  if (!order || !is_placed) {
+  if (!order) {
     st = wf_fail_memory(err, c->n_slots * sizeof *order, "a session");
     goto out;
   }
+  size_t n_placed = 0;
+  *total = 0;
   for (size_t i = 0; i < c->n_slots; i++) {
     size_t n = 0;
-    if (!slot_size(s, &c->slots[i], &n) || !wf_size_align(n, 64, &s->slot_bytes[i])) {
+    if (!slot_size(r, &c->slots[i], &n) || !wf_size_align(n, 64, &bytes[i])) {
       st = wf_fail(err, WEFT_LIMIT, "use a smaller chunk", "the buffers of a run overflow");
       goto out;
     }
-    size_t j = i;
-    for (; j > 0 && s->slot_bytes[order[j - 1]] < s->slot_bytes[i]; j--) order[j] = order[j - 1];
+    if (c->slots[i].first < 0 || (r->only_private && !c->slots[i].is_private)) continue;
+    size_t j = n_placed++;
+    for (; j > 0 && bytes[order[j - 1]] < bytes[i]; j--) order[j] = order[j - 1];
     order[j] = i;
   }
-  *total = 0;
-  for (size_t i = 0; i < c->n_slots; i++) {
+  for (size_t i = 0; i < n_placed; i++) {
     const size_t id = order[i];
-    const wf_slot *a = &c->slots[id];
-    if (a->first < 0) continue;
-    const int32_t a_last = a->last > a->first ? a->last : a->first;
     size_t at = 0;
     for (bool moved = true; moved;) {
       moved = false;
       for (size_t j = 0; j < i; j++) {
-        const size_t other = order[j];
-        const wf_slot *b = &c->slots[other];
-        if (!is_placed[other]) continue;
-        const int32_t b_last = b->last > b->first ? b->last : b->first;
-        const size_t b_at = s->slot_offsets[other], b_end = b_at + s->slot_bytes[other];
-        if (a->first <= b_last && b->first <= a_last && at < b_end &&
-            b_at < at + s->slot_bytes[id]) {
-          at = b_end;
+        const size_t other = order[j], other_at = offsets[other];
+        if (lives_meet(&c->slots[id], &c->slots[other]) && at < other_at + bytes[other] &&
+            other_at < at + bytes[id]) {
+          at = other_at + bytes[other];
           moved = true;
         }
       }
     }
-    s->slot_offsets[id] = at;
-    is_placed[id] = true;
-    if (at + s->slot_bytes[id] > *total) *total = at + s->slot_bytes[id];
+    offsets[id] = at;
+    if (at + bytes[id] > *total) *total = at + bytes[id];
   }
 out:
   wf_free(order);
-  wf_free(is_placed);
+  return st;
+}
+
+/* Every member's own copies of what row steps write in a small run. */
+static weft_status place_private(wf_backend_session *s, weft_error *err) {
+  const wf_component *c = s->c;
+  const slot_rows small = {WF_ACT_ROW_GRAIN, WF_ACT_ROW_GRAIN, true};
+  size_t *offsets = wf_calloc(c->n_slots + 1, sizeof *offsets);
+  size_t *bytes = wf_calloc(c->n_slots + 1, sizeof *bytes);
+  size_t total = 0;
+  weft_status st = WEFT_OK;
+  if (!offsets || !bytes) {
+    st = wf_fail_memory(err, c->n_slots * sizeof *offsets, "a session");
+    goto out;
+  }
+  WF_TRY(place_slots(c, &small, offsets, bytes, &total, err));
+  /* A page apart: members never write to one cache line. */
+  if (!wf_size_align(total + 4096, 4096, &total)) {
+    st = wf_fail(err, WEFT_LIMIT, "", "the buffers of a run overflow");
+    goto out;
+  }
+  s->private_memory = wf_alloc_aligned(total * (size_t)s->n_members, 64);
+  if (!s->private_memory) {
+    st = wf_fail_memory(err, total * (size_t)s->n_members, "the buffers of a run");
+    goto out;
+  }
+  for (int m = 1; m < s->n_members; m++) {
+    unsigned char **slots = s->slots + (size_t)m * c->n_slots;
+    for (size_t i = 0; i < c->n_slots; i++) {
+      slots[i] = c->slots[i].is_private ? s->private_memory + (size_t)m * total + offsets[i]
+                                        : s->slots[i];
+    }
+  }
+out:
+  wf_free(offsets);
+  wf_free(bytes);
   return st;
 }
 
@@ -124,7 +164,8 @@ static void free_buffers(wf_backend_session *s) {
   wf_free(s->select);
   wf_free(s->logits);
   wf_free(s->member_scratch);
-  s->memory = s->member_scratch = NULL;
+  wf_free(s->private_memory);
+  s->memory = s->member_scratch = s->private_memory = NULL;
   s->ids = NULL;
   s->positions = s->select = NULL;
   s->logits = NULL;
@@ -134,14 +175,15 @@ static void free_buffers(wf_backend_session *s) {
 static weft_status make_buffers(wf_backend_session *s, int64_t max_tokens, int64_t max_selected,
                                 weft_error *err) {
   const wf_component *c = s->c;
-  const size_t n_members = (size_t)wf_team_size(s->team);
+  const size_t n_members = (size_t)s->n_members;
+  const slot_rows rows = {max_tokens, max_selected, false};
   weft_status st = WEFT_OK;
   free_buffers(s);
   s->counters.allocations++;
   s->max_tokens = max_tokens;
   s->max_selected = max_selected;
   size_t total = 0;
-  WF_TRY(place_slots(s, &total, err));
+  WF_TRY(place_slots(c, &rows, s->slot_offsets, s->slot_bytes, &total, err));
   if (!wf_size_align(attention_scratch(s) + 64, 64, &s->member_scratch_bytes)) {
     st = wf_fail(err, WEFT_LIMIT, "use a smaller chunk", "attention's scratch overflows");
     goto out;
@@ -156,10 +198,8 @@ static weft_status make_buffers(wf_backend_session *s, int64_t max_tokens, int64
     st = wf_fail_memory(err, total, "the buffers of a run");
     goto out;
   }
-  for (size_t i = 0; i < c->n_slots; i++) s->exec.slots[i] = s->memory + s->slot_offsets[i];
-  for (size_t i = 0; i < n_members; i++) {
-    s->exec.scratch[i] = s->member_scratch + i * s->member_scratch_bytes;
-  }
+  for (size_t i = 0; i < c->n_slots; i++) s->slots[i] = s->memory + s->slot_offsets[i];
+  WF_TRY(place_private(s, err));
 out:
   if (st) s->max_tokens = s->max_selected = 0;
   return st;
@@ -182,7 +222,7 @@ weft_status wf_native_open(wf_backend_session **result, const wf_component *c, w
   if (!s) return wf_fail_memory(err, sizeof *s, "a session");
   s->c = c;
   s->team = team;
-  const size_t n_members = (size_t)wf_team_size(team);
+  s->n_members = wf_team_size(team);
   if (max_tokens < 1 || max_tokens > INT32_MAX) {
     st = wf_fail(err, WEFT_INVALID_ARGUMENT, "ask for 1 token or more",
                  "a session for runs of %lld tokens", (long long)max_tokens);
@@ -191,11 +231,9 @@ weft_status wf_native_open(wf_backend_session **result, const wf_component *c, w
   s->slot_offsets = wf_calloc(c->n_slots + 1, sizeof *s->slot_offsets);
   s->slot_bytes = wf_calloc(c->n_slots + 1, sizeof *s->slot_bytes);
   s->exec = (wf_exec){.c = c, .level = c->level, .session = s};
-  s->exec.slots = wf_calloc(c->n_slots + 1, sizeof *s->exec.slots);
-  s->exec.scratch = wf_calloc(n_members, sizeof *s->exec.scratch);
-  s->exec.ticket_base = wf_calloc(n_members, sizeof *s->exec.ticket_base);
-  if (!s->slot_offsets || !s->slot_bytes || !s->exec.slots || !s->exec.scratch ||
-      !s->exec.ticket_base) {
+  s->slots = wf_calloc(c->n_slots * (size_t)s->n_members + 1, sizeof *s->slots);
+  s->execs = wf_calloc((size_t)s->n_members, sizeof *s->execs);
+  if (!s->slot_offsets || !s->slot_bytes || !s->slots || !s->execs) {
     st = wf_fail_memory(err, c->n_slots * sizeof *s->slot_offsets, "a session");
     goto out;
   }
@@ -220,9 +258,8 @@ void wf_native_close(wf_backend_session *s) {
   wf_free(s->rows);
   wf_pool_deinit(&s->scratch);
   wf_free(s->exec.head_scratch);
-  wf_free(s->exec.slots);
-  wf_free(s->exec.scratch);
-  wf_free(s->exec.ticket_base);
+  wf_free(s->slots);
+  wf_free(s->execs);
   wf_free(s->slot_offsets);
   wf_free(s->slot_bytes);
   wf_free(s);
@@ -232,11 +269,11 @@ void wf_native_close(wf_backend_session *s) {
  * ----------------------------------------------------------------------------------------- */
 
 static void run_member(const wf_member *m, void *arg) {
-  wf_exec *x = arg;
+  wf_exec *x = &((wf_exec *)arg)[m->index];
   const wf_step *steps = x->c->steps;
   const size_t n = x->c->n_steps;
   for (size_t i = 0; i < n; i++) {
-    if (steps[i].barrier_before) wf_team_barrier(m);
+    if (x->is_small ? steps[i].barrier_small : steps[i].barrier_before) wf_team_barrier(m);
     steps[i].fn(x, &steps[i], m);
   }
 }
@@ -319,6 +356,7 @@ static weft_status gather_rows(wf_backend_session *s, const wf_row *rows, size_t
                                weft_error *err) {
   const wf_component *c = s->c;
   wf_exec *x = &s->exec;
+  x->slots = s->slots;
   int64_t token = 0, selected = 0;
   for (size_t i = 0; i < n_rows; i++) {
     const wf_row *r = &rows[i];
@@ -380,12 +418,17 @@ static weft_status run_packed(wf_backend_session *s, const wf_row *rows, size_t 
   }
   if (n_rows > s->max_rows) WF_RETURN_IF_ERROR(make_rows(s, n_rows * 2, err));
   WF_RETURN_IF_ERROR(gather_rows(s, rows, n_rows, err));
-  for (int i = 0; i < wf_team_size(s->team); i++) s->exec.ticket_base[i] = 0;
+  s->exec.is_small = n_tokens <= WF_ACT_ROW_GRAIN;
+  for (int i = 0; i < s->n_members; i++) {
+    s->execs[i] = s->exec;
+    s->execs[i].slots = s->slots + (s->exec.is_small ? (size_t)i * c->n_slots : 0);
+    s->execs[i].scratch = s->member_scratch + (size_t)i * s->member_scratch_bytes;
+  }
   s->failure.status = WEFT_OK;
-  wf_team_run(s->team, run_member, &s->exec);
+  wf_team_run(s->team, run_member, s->execs);
   s->counters.runs++;
   s->counters.kernel_calls += c->n_steps;
-  s->counters.barriers += c->n_barriers;
+  s->counters.barriers += s->exec.is_small ? c->n_barriers_small : c->n_barriers;
   s->counters.weight_bytes += c->info.weight_bytes;
   if (s->failure.status != WEFT_OK) {
     if (err) *err = s->failure;

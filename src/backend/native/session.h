@@ -20,7 +20,12 @@ struct wf_backend_session {
   size_t max_rows;
   unsigned char *memory;             /* all slots */
   size_t *slot_offsets, *slot_bytes; /* [n_slots] */
-  wf_exec exec;
+  wf_exec exec;    /* of the run; every member works on a copy */
+  wf_exec *execs;  /* [members] */
+  int n_members;
+  /* [members][n_slots]: member 0's are everybody's but in a small run. */
+  unsigned char **slots;
+  unsigned char *private_memory; /* of members 1 and up */
   int32_t *ids;
   int64_t *positions, *select;
   float **logits;

@@ -9,11 +9,11 @@ typedef struct span {
   int64_t begin, end;
 } span;
 
-/* A member's rows: the same in every step over that axis. */
+/* A member's rows: the same in every step over that axis; all of them in a small run. */
 static span rows_of(const wf_exec *x, const wf_step *s, const wf_member *m) {
   const int64_t n = s->axis == WF_AXIS_SELECTED ? x->n_selected : x->n_tokens;
-  span r;
-  wf_member_range(m, n, WF_ACT_ROW_GRAIN, &r.begin, &r.end);
+  span r = {0, n};
+  if (!x->is_small) wf_member_range(m, n, WF_ACT_ROW_GRAIN, &r.begin, &r.end);
   return r;
 }
 
@@ -131,6 +131,7 @@ void wf_step_head(wf_exec *x, const wf_step *s, const wf_member *m) {
 
 void wf_step_store_logits(wf_exec *x, const wf_step *s, const wf_member *m) {
   const span r = rows_of(x, s, m);
+  if (x->is_small && m->index != 0) return;
   for (int64_t i = r.begin; i < r.end; i++) {
     memcpy(x->logits[i], at(x, s->in[0], i), (size_t)s->width * sizeof(float));
   }
@@ -217,18 +218,31 @@ void wf_step_rope(wf_exec *x, const wf_step *s, const wf_member *m) {
          s->as.rope.n_heads, r);
 }
 
+/* Copies the rows of one operand of the rotation. */
+static float *turned(const wf_exec *x, wf_loc from, wf_loc to, int64_t width, span r) {
+  for (int64_t i = r.begin; i < r.end; i++) {
+    memcpy(at(x, to, i), at(x, from, i), (size_t)width * sizeof(float));
+  }
+  return at(x, to, 0);
+}
+
 /* Rotation of q and k, and k and v into the cache: each member for its own tokens. */
 void wf_step_append(wf_exec *x, const wf_step *s, const wf_member *m) {
   const wf_attention_step *p = &s->as.attention;
   const span r = rows_of(x, s, m);
   if (r.begin == r.end) return;
   float *k = at(x, s->in[1], 0);
-  const int64_t ldk = ld(x, s->in[1]), ldv = ld(x, s->in[2]);
+  int64_t ldk = ld(x, s->in[1]);
+  const int64_t ldv = ld(x, s->in[2]);
   const float *v = at(x, s->in[2], 0);
   if (p->rotates) {
-    rotate(x, &p->rope, s->in[3], s->in[4], at(x, s->in[0], 0), ld(x, s->in[0]), p->rope.n_heads, r);
+    float *q = turned(x, s->in[0], s->out[0], ld(x, s->out[0]), r);
+    k = turned(x, s->in[1], s->out[1], ld(x, s->out[1]), r);
+    ldk = ld(x, s->out[1]);
+    rotate(x, &p->rope, s->in[3], s->in[4], q, ld(x, s->out[0]), p->rope.n_heads, r);
     rotate(x, &p->rope, s->in[3], s->in[4], k, ldk, p->kv.kv_heads, r);
   }
+  if (x->is_small && m->index != 0) return; /* the cache is written once */
   const wf_attention_row *rows = x->rows + (size_t)p->group * x->n_rows;
   for (size_t i = 0; i < x->n_rows; i++) {
     const int64_t begin = r.begin > rows[i].start ? r.begin - rows[i].start : 0;
@@ -244,19 +258,19 @@ void wf_step_attention(wf_exec *x, const wf_step *s, const wf_member *m) {
   const float *q = at(x, s->in[0], 0);
   float *y = at(x, s->out[0], 0);
   const int64_t ldq = ld(x, s->in[0]), ldy = ld(x, s->out[0]);
-  int64_t base = x->ticket_base[m->index];
+  const int64_t base = x->ticket_base;
   int64_t ticket = wf_team_ticket(m) - base, first = 0;
   for (size_t i = 0; i < x->n_rows; i++) {
     const int64_t n_items = rows[i].n_new ? wf_attention_n_items(&p->spec, &p->kv, &rows[i]) : 0;
     while (ticket < first + n_items) {
       wf_attention_item(x->level, &p->spec, &p->kv, &rows[i], q, ldq, y, ldy, ticket - first,
-                        x->scratch[m->index]);
+                        x->scratch);
       ticket = wf_team_ticket(m) - base;
     }
     first += n_items;
   }
   /* Each member draws exactly one ticket too many, so everybody knows where the next use begins. */
-  x->ticket_base[m->index] = base + first + m->n;
+  x->ticket_base = base + first + m->n;
 }
 
 /* ---- general operators --------------------------------------------------------------------------- */
