@@ -5,6 +5,8 @@
 
 #include "base/mem.h"
 
+enum { MAX_FOLD_BYTES = 64 << 20 };
+
 typedef struct fold_user {
   wf_arena *results, *tmp;
 } fold_user;
@@ -16,9 +18,11 @@ static weft_status from_arena(wf_arena *a, size_t n_bytes, void **data, weft_err
 static weft_status fold_make(void *user, int32_t output, size_t n_bytes, void **data,
                              weft_error *err) {
   (void)output;
+  if (n_bytes > MAX_FOLD_BYTES) return wf_fail(err, WEFT_UNSUPPORTED, "", "too large to be folded");
   return from_arena(((fold_user *)user)->results, n_bytes, data, err);
 }
 static weft_status fold_scratch(void *user, size_t n_bytes, void **data, weft_error *err) {
+  if (n_bytes > MAX_FOLD_BYTES) return wf_fail(err, WEFT_UNSUPPORTED, "", "too large to be folded");
   return from_arena(((fold_user *)user)->tmp, n_bytes, data, err);
 }
 

@@ -3,6 +3,10 @@
 
 #include <string.h>
 
+#include "base/thread.h"
+
+enum { LARGE_BYTES = 256 << 20 };
+
 void wf_pool_deinit(wf_pool *p) {
   for (size_t i = 0; i < p->all.n; i++) {
     wf_free(p->all.at[i]->data);
@@ -26,7 +30,10 @@ static size_t lower_bound(const wf_pool *p, size_t n_bytes) {
 }
 
 wf_pool_buffer *wf_pool_take(wf_pool *p, size_t n_bytes) {
+  /* A shape in a file may ask for anything: what memory can't hold is refused before it is touched. */
+  int is_cgroup = 0;
   if (n_bytes > SIZE_MAX / 2) return NULL;
+  if (n_bytes > LARGE_BYTES && n_bytes > wf_memory_available(&is_cgroup)) return NULL;
   const size_t at = lower_bound(p, n_bytes);
   /* A buffer much larger than asked for is left for who needs it. */
   for (size_t i = at; i < p->all.n && p->all.at[i]->capacity / 4 <= n_bytes + 1024; i++) {

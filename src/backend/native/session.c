@@ -188,6 +188,11 @@ static weft_status make_buffers(wf_backend_session *s, int64_t max_tokens, int64
     st = wf_fail(err, WEFT_LIMIT, "use a smaller chunk", "attention's scratch overflows");
     goto out;
   }
+  int is_cgroup = 0;
+  if (total > ((size_t)256 << 20) && total > wf_memory_available(&is_cgroup)) {
+    st = wf_fail_memory(err, total, "the buffers of a run");
+    goto out;
+  }
   s->memory = wf_alloc_aligned(total + 64, 64);
   s->member_scratch = wf_alloc_aligned(n_members * s->member_scratch_bytes, 64);
   s->ids = wf_calloc((size_t)max_tokens, sizeof *s->ids);
