@@ -38,3 +38,12 @@ foreach(file ${tool_files})
     target_link_libraries(backend_${tool} PRIVATE wf_backend)
   endif()
 endforeach()
+
+# tests/bench/x_bench.c: figures of one kernel family, built on request (ninja x_bench).
+file(GLOB bench_files CONFIGURE_DEPENDS tests/bench/*_bench.c)
+foreach(file ${bench_files})
+  get_filename_component(bench ${file} NAME_WE)
+  add_executable(${bench} EXCLUDE_FROM_ALL ${file})
+  target_include_directories(${bench} PRIVATE tests)
+  target_link_libraries(${bench} PRIVATE weft_flags ${layers_top_first} m)
+endforeach()
