@@ -2,7 +2,6 @@
 /* genai_config.json of onnxruntime-genai for decoder-only models, read strictly: each member is
  * taken, known and without effect here, or refused by its path. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -215,7 +214,6 @@ weft_status wf_package_read_genai(wf_package *p, const wf_package_options *o, we
   json_t *config = NULL;
   const json_t *model = NULL, *decoder = NULL;
   wf_onnx_model *onnx = NULL;
-  char *path = NULL;
   const char *filename = NULL;
   int64_t id = -1, head_size = 0, n_kv_heads = 0;
   p->kind = "onnxruntime-genai";
@@ -239,19 +237,13 @@ weft_status wf_package_read_genai(wf_package *p, const wf_package_options *o, we
   if (o->model_file) filename = o->model_file;
   WF_TRY(read_ports(p, decoder, err));
   WF_TRY(read_search(p, json_object_get(config, "search"), err));
-  WF_TRY(wf_path_confine(p->root, filename, o->trust_links, &path, err));
-  p->model = wf_arena_strdup(p->arena, path);
-  if (!p->model) {
-    st = wf_fail_memory(err, 0, "a path");
-    goto out;
-  }
+  WF_TRY(wf_package_set_model(p, o, filename, err));
   const wf_onnx_options onnx_options = {.trust_links = o->trust_links, .without_external = true};
-  WF_TRY(wf_onnx_open(&onnx, path, &onnx_options, err));
+  WF_TRY(wf_onnx_open(&onnx, p->model, &onnx_options, err));
   WF_TRY(wf_package_bind_ports(p, onnx, n_kv_heads, head_size, err));
   WF_TRY(wf_package_read_text(p, o, err));
 out:
   wf_onnx_close(onnx);
   json_decref(config);
-  free(path);
   return st;
 }

@@ -3,7 +3,6 @@
  * it. The ports carry the names both tools give them; which of them exist is read from the graph.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -20,46 +19,48 @@ static const char *const candidates[] = {
     "model_q4",        "model_q4f16",          "decoder_model"};
 static const char *const folders[] = {"onnx", "."};
 
+/* The first of the names that is there; onnx/ before the folder itself. */
+static bool find_model(const wf_package *p, const wf_buf *name) {
+  char *full = name->failed ? NULL : wf_path_join(p->root, name->at);
+  const bool is_there = full && wf_path_exists(full) && !wf_path_is_dir(full);
+  wf_free(full);
+  return is_there;
+}
+
 static weft_status choose_model(wf_package *p, const wf_package_options *o, weft_error *err) {
   weft_status st = WEFT_OK;
-  char *path = NULL;
+  wf_buf name = {0};
+  bool is_there = false;
   if (o->model_file) {
     /* a bare name is looked for in onnx/ as well, with or without its ending */
-    for (size_t f = 0; f < WF_ARRAY_LEN(folders) * 2 && !path; f++) {
-      wf_buf name = {0};
+    for (size_t f = 0; f < WF_ARRAY_LEN(folders) * 2 && !is_there; f++) {
+      wf_buf_clear(&name);
       wf_buf_printf(&name, "%s/%s%s", folders[f / 2], o->model_file, f % 2 ? ".onnx" : "");
-      char *full = wf_buf_cstr(&name) ? wf_path_join(p->root, name.at) : NULL;
-      if (full && wf_path_exists(full) && !wf_path_is_dir(full)) {
-        st = wf_path_confine(p->root, name.at, o->trust_links, &path, err);
-      }
-      wf_free(full);
-      wf_buf_deinit(&name);
-      WF_TRY(st);
+      is_there = find_model(p, &name);
     }
-    if (!path) {
-      WF_TRY(wf_path_confine(p->root, o->model_file, o->trust_links, &path, err));
+    if (!is_there) {
+      wf_buf_clear(&name);
+      wf_buf_puts(&name, o->model_file); /* for the sentence that it is not there */
+      is_there = true;
     }
   }
-  for (size_t c = 0; c < WF_ARRAY_LEN(candidates) && !path; c++) {
-    for (size_t f = 0; f < WF_ARRAY_LEN(folders) && !path; f++) {
-      char name[96];
-      snprintf(name, sizeof name, "%s/%s.onnx", folders[f], candidates[c]);
-      char *full = wf_path_join(p->root, name);
-      const bool is_there = full && wf_path_exists(full);
-      wf_free(full);
-      if (is_there) WF_TRY(wf_path_confine(p->root, name, o->trust_links, &path, err));
+  for (size_t c = 0; c < WF_ARRAY_LEN(candidates) && !is_there; c++) {
+    for (size_t f = 0; f < WF_ARRAY_LEN(folders) && !is_there; f++) {
+      wf_buf_clear(&name);
+      wf_buf_printf(&name, "%s/%s.onnx", folders[f], candidates[c]);
+      is_there = find_model(p, &name);
     }
   }
-  if (!path) {
+  if (name.failed || (is_there && !wf_buf_cstr(&name))) {
+    st = wf_fail_memory(err, 0, "a path");
+  } else if (is_there) {
+    st = wf_package_set_model(p, o, name.at, err);
+  } else {
     st = wf_fail(err, WEFT_PACKAGE_INVALID,
                  "export the model to ONNX into this folder, or use --model-file",
                  "package '%s' holds config.json but no ONNX model", p->root);
-    goto out;
   }
-  p->model = wf_arena_strdup(p->arena, path);
-  if (!p->model) st = wf_fail_memory(err, 0, "a path");
-out:
-  free(path);
+  wf_buf_deinit(&name);
   return st;
 }
 

@@ -37,6 +37,17 @@ out:
   return st;
 }
 
+weft_status wf_package_set_model(wf_package *p, const wf_package_options *o, const char *relative,
+                                 weft_error *err) {
+  char *real = NULL, *path = NULL;
+  WF_RETURN_IF_ERROR(wf_path_confine(p->root, relative, o->trust_links, &real, err));
+  free(real);
+  path = wf_path_join(p->root, relative);
+  p->model = path ? wf_arena_strdup(p->arena, path) : NULL;
+  wf_free(path);
+  return p->model ? WEFT_OK : wf_fail_memory(err, strlen(relative), "a path");
+}
+
 static weft_status fail_type(weft_error *err, const char *doc, const char *key,
                              const char *wanted) {
   return wf_fail(err, WEFT_PACKAGE_INVALID, "repair the document", "%s: '%s' must be %s", doc, key,

@@ -47,4 +47,10 @@ weft_status wf_package_read_genai(wf_package *p, const wf_package_options *o,
 weft_status wf_package_read_huggingface(wf_package *p, const wf_package_options *o,
                                         weft_error *err) WF_NODISCARD;
 
+/* Checks that `relative` lies in the package and makes it p->model: by the package's own name for
+ * it, links not followed, because external data lies beside that name and not beside what a link of
+ * a hub cache leads to. */
+weft_status wf_package_set_model(wf_package *p, const wf_package_options *o, const char *relative,
+                                 weft_error *err) WF_NODISCARD;
+
 #endif
