@@ -31,7 +31,8 @@ static void run(const decoder *d, wf_team *team) {
   float *logits = wf_calloc((size_t)info->vocab, sizeof *logits);
   static const int32_t ids[] = {1, 2, 3, 4, 5}, last = 4, zero = 0;
   if (!logits || !sequence_init(&seq, info, 64)) goto out;
-  const weft_status st = wf_backend_session_open(&wf_backend_native, &s, d->component, team, 8, &err);
+  const weft_status st =
+      wf_backend_session_open(&wf_backend_native, &s, d->component, team, 8, &err);
   check(st, &err);
   if (st == WEFT_OK) {
     wf_row r = sequence_row(&seq, ids, 5, &last, 1, logits);

@@ -179,7 +179,8 @@ static weft_status compile(wf_component *c, const wf_compile_options *o, weft_er
   c->info.packed_bytes = c->pack_bytes;
   report_graph(c, o, "graph as run");
   if (o->report) {
-    wf_buf_printf(o->report, "form: %s%s%s\nsteps: %zu, barriers: %zu (decode %zu)\nprecision: %s\n",
+    wf_buf_printf(o->report,
+                  "form: %s%s%s\nsteps: %zu, barriers: %zu (decode %zu)\nprecision: %s\n",
                   c->info.is_packed ? "packed" : "row by row", c->info.is_packed ? "" : ": ",
                   c->info.why_not_packed, c->n_steps, (size_t)c->n_barriers,
                   (size_t)c->n_barriers_small, c->info.precision);

@@ -54,6 +54,9 @@ weft_status wf_lower_emit(wf_lowering *l, wf_step *s, weft_error *err) WF_NODISC
 bool wf_lower_rows(wf_lowering *l, int32_t value, wf_axis *axis, int64_t *width);
 /* The place of a value as fp32 rows; false when it has none. */
 bool wf_lower_find(const wf_lowering *l, int32_t value, wf_place *place);
+/* A constant of n numbers as fp32; *result NULL for an absent one. False when it is not constant.
+ */
+bool wf_lower_const(wf_lowering *l, int32_t value, int64_t n, const float **result);
 /* A new slot for a value, as rows. */
 weft_status wf_lower_place(wf_lowering *l, int32_t value, wf_axis axis, int64_t width,
                            wf_place *place, weft_error *err) WF_NODISCARD;

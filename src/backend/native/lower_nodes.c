@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One function an operator: the steps that a node of the packed graph becomes. A rule that does not
  * fit leaves *is_done false, and the node runs as the general operator on member 0. */
-#include <math.h>
-#include <string.h>
-
 #include "backend/native/lower.h"
 
 static weft_status no_memory(weft_error *err) {
   return wf_fail_memory(err, sizeof(wf_step), "lowering the graph");
 }
 
-/* ---- products ---------------------------------------------------------------------------------- */
+/* ---- products ----------------------------------------------------------------------------------
+ */
 
 static weft_status shared_act(wf_lowering *l, const wf_place *x, const wf_act_kind *kind,
                               int32_t *slot, weft_error *err) {
@@ -28,8 +26,14 @@ static weft_status shared_act(wf_lowering *l, const wf_place *x, const wf_act_ki
   l->slots.at[*slot].act = *kind;
   const wf_shared_act a = {x->loc, *kind, *slot};
   if (!wf_vec_push(&l->acts, a)) return no_memory(err);
-  wf_step s = {.fn = wf_step_act_pack, .split = WF_SPLIT_ROWS, .axis = x->axis, .n_in = 1,
-               .in = {x->loc}, .n_out = 1, .out = {{*slot, 0}}, .width = kind->k};
+  wf_step s = {.fn = wf_step_act_pack,
+               .split = WF_SPLIT_ROWS,
+               .axis = x->axis,
+               .n_in = 1,
+               .in = {x->loc},
+               .n_out = 1,
+               .out = {{*slot, 0}},
+               .width = kind->k};
   return wf_lower_emit(l, &s, err);
 }
 
@@ -85,8 +89,12 @@ weft_status wf_lower_linear(wf_lowering *l, const wf_node *n, bool *is_done, wef
   }
   int32_t act = -1;
   WF_RETURN_IF_ERROR(shared_act(l, &x, &w->packed.act, &act, err));
-  wf_step s = {.fn = wf_step_linear, .split = WF_SPLIT_COLS, .axis = axis, .n_in = 1,
-               .in = {{act, 0}}, .width = w->n};
+  wf_step s = {.fn = wf_step_linear,
+               .split = WF_SPLIT_COLS,
+               .axis = axis,
+               .n_in = 1,
+               .in = {{act, 0}},
+               .width = w->n};
   s.as.linear.weight = use.weight;
   if (!use.is_merged && out == l->c->packed.logits && axis == WF_AXIS_SELECTED) {
     s.fn = wf_step_head;
@@ -121,9 +129,10 @@ weft_status wf_lower_linear(wf_lowering *l, const wf_node *n, bool *is_done, wef
   return wf_lower_emit(l, &s, err);
 }
 
-/* ---- norms ------------------------------------------------------------------------------------- */
+/* ---- norms -------------------------------------------------------------------------------------
+ */
 
-static bool const_vector(wf_lowering *l, int32_t value, int64_t n, const float **result) {
+bool wf_lower_const(wf_lowering *l, int32_t value, int64_t n, const float **result) {
   *result = NULL;
   if (value < 0) return true;
   const wf_tensor *t = wf_const_of(l->g, value, NULL);
@@ -169,9 +178,9 @@ weft_status wf_lower_norm(wf_lowering *l, const wf_node *n, bool *is_done, weft_
   p->epsilon = n->as.norm.epsilon;
   p->n = d;
   p->n_groups = (int32_t)(x.width / d);
-  if (!const_vector(l, wf_node_input(n, 2), d, &p->bias) ||
-      !const_vector(l, wf_node_input(n, 3), d, &p->weight) ||
-      !const_vector(l, wf_node_input(n, 4), d, &p->shift)) {
+  if (!wf_lower_const(l, wf_node_input(n, 2), d, &p->bias) ||
+      !wf_lower_const(l, wf_node_input(n, 3), d, &p->weight) ||
+      !wf_lower_const(l, wf_node_input(n, 4), d, &p->shift)) {
     return WEFT_OK;
   }
   if (!p->weight && p->kind == WF_NORM_RMS) {
@@ -207,154 +216,8 @@ weft_status wf_lower_norm(wf_lowering *l, const wf_node *n, bool *is_done, weft_
   return wf_lower_emit(l, &s, err);
 }
 
-/* ---- attention --------------------------------------------------------------------------------- */
-
-/* Tables with more columns than the kernel wants are copied to its form; *dynamic is the place of a
- * table that holds one row a token. */
-static bool rope_tables(wf_lowering *l, const wf_node *n, int32_t cos_at, const wf_rotary_params *p,
-                        wf_rope_step *r, wf_place dynamic[2], bool *fits) {
-  *fits = true;
-  *r = (wf_rope_step){.index = p->index, .n_heads = p->n_heads, .head_dim = p->head_dim};
-  r->rope.kind = p->kind == WF_ROTARY_NONE   ? WF_ROPE_NONE
-                 : p->kind == WF_ROTARY_HALF ? WF_ROPE_HALF
-                                             : WF_ROPE_INTERLEAVED;
-  r->rope.dim = p->dim;
-  if (p->kind == WF_ROTARY_NONE) return true;
-  const int64_t half = p->dim / 2;
-  for (int i = 0; i < 2; i++) {
-    const int32_t id = wf_node_input(n, cos_at + i);
-    const wf_tensor *t = wf_const_of(l->g, id, NULL);
-    dynamic[i] = (wf_place){.loc = {-1, 0}};
-    if (!t) {
-      if (!wf_lower_find(l, id, &dynamic[i]) || dynamic[i].axis != WF_AXIS_TOKENS ||
-          dynamic[i].width < half || p->index != WF_ROTARY_BY_TOKEN) {
-        *fits = false;
-        return true;
-      }
-      continue;
-    }
-    if (p->index != WF_ROTARY_BY_POSITION || t->rank < 1 || t->dims[t->rank - 1] < half) {
-      *fits = false;
-      return true;
-    }
-    const int64_t width = t->dims[t->rank - 1];
-    const float *table = wf_const_f32(l->c, t);
-    if (!table) return false;
-    if (width != half) {
-      const int64_t rows = (int64_t)t->n / width;
-      float *copy = wf_arena_calloc(l->c->arena, (size_t)(rows * half), sizeof *copy);
-      if (!copy) return false;
-      for (int64_t j = 0; j < rows; j++) {
-        memcpy(copy + j * half, table + j * width, (size_t)half * sizeof *copy);
-      }
-      table = copy;
-    }
-    *(i == 0 ? &r->rope.cos : &r->rope.sin) = table;
-    r->table_rows = (int64_t)t->n / width;
-    r->table_width = half;
-    if (l->c->info.max_positions == 0 || r->table_rows < l->c->info.max_positions) {
-      l->c->info.max_positions = r->table_rows;
-    }
-  }
-  return true;
-}
-
-weft_status wf_lower_attention(wf_lowering *l, const wf_node *n, bool *is_done, weft_error *err) {
-  const wf_attention_params *p = &n->as.attention;
-  const wf_component_info *info = &l->c->info;
-  wf_place q, k, v, y, dynamic[2] = {{.loc = {-1, 0}}, {.loc = {-1, 0}}};
-  bool fits = false;
-  *is_done = true;
-  if (p->layer < 0 || (size_t)p->layer >= info->n_layers) {
-    return wf_fail(err, WEFT_INTERNAL, "", "attention over state %d of %zu", (int)p->layer,
-                   info->n_layers);
-  }
-  wf_step a = {.fn = wf_step_append, .split = WF_SPLIT_ROWS, .axis = WF_AXIS_TOKENS};
-  wf_attention_step *s = &a.as.attention;
-  s->layer = p->layer;
-  s->group = info->layers[p->layer].group;
-  s->kv = info->layers[p->layer].kv;
-  s->spec = (wf_attention_spec){p->n_heads, p->scale, p->softcap, p->window, NULL};
-  s->rotates = p->rotary.kind != WF_ROTARY_NONE;
-  if (!wf_lower_find(l, wf_node_input(n, 0), &q)) goto refuse;
-  const int64_t q_width = (int64_t)p->n_heads * p->head_dim;
-  const int64_t k_width = (int64_t)p->n_kv_heads * p->head_dim;
-  if (wf_node_input(n, 1) < 0) {
-    if (q.width < q_width + 2 * k_width) goto refuse;
-    k = v = q;
-    k.loc.column += (int32_t)q_width;
-    v.loc.column += (int32_t)(q_width + k_width);
-  } else {
-    if (!wf_lower_find(l, wf_node_input(n, 1), &k) || !wf_lower_find(l, wf_node_input(n, 2), &v)) {
-      goto refuse;
-    }
-  }
-  if (!rope_tables(l, n, 3, &p->rotary, &s->rope, dynamic, &fits)) return no_memory(err);
-  if (!fits) goto refuse;
-  s->rope.n_heads = p->n_heads;
-  s->rope.head_dim = p->head_dim;
-  if (p->smooth_softmax || wf_node_input(n, 5) >= 0) {
-    if (wf_node_input(n, 5) >= 0) {
-      if (!const_vector(l, wf_node_input(n, 5), p->n_heads, &s->spec.sinks)) goto refuse;
-    } else {
-      s->spec.sinks = wf_arena_calloc(l->c->arena, (size_t)p->n_heads, sizeof(float));
-      if (!s->spec.sinks) return no_memory(err);
-    }
-  }
-  a.n_in = 5;
-  a.in[0] = q.loc;
-  a.in[1] = k.loc;
-  a.in[2] = v.loc;
-  a.in[3] = dynamic[0].loc;
-  a.in[4] = dynamic[1].loc;
-  if (s->rotates) {
-    /* Turned copies: what a product has written is shared, what row steps write is each member's. */
-    WF_RETURN_IF_ERROR(wf_lower_place(l, -1, WF_AXIS_TOKENS, q_width, &q, err));
-    WF_RETURN_IF_ERROR(wf_lower_place(l, -1, WF_AXIS_TOKENS, k_width, &k, err));
-    a.n_out = 2;
-    a.out[0] = q.loc;
-    a.out[1] = k.loc;
-  }
-  WF_RETURN_IF_ERROR(wf_lower_emit(l, &a, err));
-
-  wf_step b = {.fn = wf_step_attention, .split = WF_SPLIT_ITEMS, .axis = WF_AXIS_TOKENS};
-  b.as.attention = a.as.attention;
-  WF_RETURN_IF_ERROR(wf_lower_place(l, wf_node_output(n, 0), WF_AXIS_TOKENS,
-                                    (int64_t)p->n_heads * p->head_dim_v, &y, err));
-  b.n_in = 1;
-  b.in[0] = q.loc;
-  b.n_out = 1;
-  b.out[0] = y.loc;
-  return wf_lower_emit(l, &b, err);
-refuse:
-  return wf_fail(err, WEFT_UNSUPPORTED, "", "attention node '%.*s' has operands of a form the packed "
-                 "program does not take", (int)n->name.n, n->name.at ? n->name.at : "");
-}
-
-weft_status wf_lower_rotary(wf_lowering *l, const wf_node *n, bool *is_done, weft_error *err) {
-  wf_place x, y, dynamic[2] = {{.loc = {-1, 0}}, {.loc = {-1, 0}}};
-  bool fits = false;
-  wf_step s = {.fn = wf_step_rope, .split = WF_SPLIT_ROWS, .axis = WF_AXIS_TOKENS};
-  if (!wf_lower_find(l, wf_node_input(n, 0), &x) || x.axis != WF_AXIS_TOKENS ||
-      x.width != (int64_t)n->as.rotary.n_heads * n->as.rotary.head_dim) {
-    return WEFT_OK;
-  }
-  if (!rope_tables(l, n, 1, &n->as.rotary, &s.as.rope, dynamic, &fits)) return no_memory(err);
-  if (!fits) return WEFT_OK;
-  *is_done = true;
-  WF_RETURN_IF_ERROR(wf_lower_place(l, wf_node_output(n, 0), x.axis, x.width, &y, err));
-  s.width = x.width;
-  s.n_in = 5;
-  s.in[0] = x.loc;
-  s.in[1] = s.in[2] = (wf_loc){-1, 0};
-  s.in[3] = dynamic[0].loc;
-  s.in[4] = dynamic[1].loc;
-  s.n_out = 1;
-  s.out[0] = y.loc;
-  return wf_lower_emit(l, &s, err);
-}
-
-/* ---- embeddings -------------------------------------------------------------------------------- */
+/* ---- embeddings --------------------------------------------------------------------------------
+ */
 
 static bool is_ids(const wf_lowering *l, int32_t value) {
   for (int depth = 0; depth < 16 && value >= 0; depth++) {
@@ -400,8 +263,12 @@ static bool quantised_table(wf_lowering *l, const wf_node *n, wf_table *t) {
   }
   t->n = rows;
   t->width = width;
-  t->desc = (wf_weight_desc){.format = WF_WEIGHT_NBITS, .n = rows, .k = width, .data = data->data,
-                             .bits = (int)bits, .block_size = (int)bs};
+  t->desc = (wf_weight_desc){.format = WF_WEIGHT_NBITS,
+                             .n = rows,
+                             .k = width,
+                             .data = data->data,
+                             .bits = (int)bits,
+                             .block_size = (int)bs};
   t->desc.scales = wf_const_f32(l->c, scales);
   if (zeros) t->desc.zeros_packed = zeros->data;
   if (offsets) {
@@ -433,8 +300,8 @@ static bool dense_table(wf_lowering *l, const wf_node *n, wf_table *t) {
   if (((uintptr_t)data->data & 3) != 0) return false;
   t->n = data->dims[is_transposed ? 1 : 0];
   t->width = data->dims[is_transposed ? 0 : 1];
-  t->desc = (wf_weight_desc){.n = t->n, .k = t->width, .data = data->data,
-                             .is_transposed = is_transposed};
+  t->desc = (wf_weight_desc){
+      .n = t->n, .k = t->width, .data = data->data, .is_transposed = is_transposed};
   t->desc.format = data->dtype == WF_DTYPE_F32   ? WF_WEIGHT_F32
                    : data->dtype == WF_DTYPE_F16 ? WF_WEIGHT_F16
                                                  : WF_WEIGHT_BF16;
@@ -449,7 +316,8 @@ static const wf_packed_weight *tied_head(const wf_lowering *l, const wf_table *t
     if (!data || data->data != t->desc.data || w->n != t->n || w->k != t->width) continue;
     const bool is_nbits = t->desc.format == WF_WEIGHT_NBITS;
     if (is_nbits && (w->bits != t->desc.bits || w->block_size != t->desc.block_size)) continue;
-    if (is_nbits && (!w->parts[0].scales || wf_const_f32(l->c, w->parts[0].scales) != t->desc.scales)) {
+    if (is_nbits &&
+        (!w->parts[0].scales || wf_const_f32(l->c, w->parts[0].scales) != t->desc.scales)) {
       continue;
     }
     if (wf_packed_can_gather(&w->packed)) return &w->packed;
@@ -473,22 +341,36 @@ weft_status wf_lower_gather(wf_lowering *l, const wf_node *n, bool *is_done, wef
   t->packed = tied_head(l, t);
   if (l->c->ids_limit == 0 || t->n < l->c->ids_limit) l->c->ids_limit = t->n;
   WF_RETURN_IF_ERROR(wf_lower_place(l, wf_node_output(n, 0), axis, width, &y, err));
-  wf_step s = {.fn = wf_step_gather, .split = WF_SPLIT_ROWS, .axis = axis, .n_out = 1,
-               .out = {y.loc}, .width = width};
+  wf_step s = {.fn = wf_step_gather,
+               .split = WF_SPLIT_ROWS,
+               .axis = axis,
+               .n_out = 1,
+               .out = {y.loc},
+               .width = width};
   s.as.gather.table = t;
   return wf_lower_emit(l, &s, err);
 }
 
-/* ---- element-wise ------------------------------------------------------------------------------ */
+/* ---- element-wise ------------------------------------------------------------------------------
+ */
 
 static bool unary_fn(wf_unary_kind kind, wf_unary_fn *fn) {
   switch (kind) {
-    case WF_UNARY_SILU: *fn = WF_FN_SILU; return true;
-    case WF_UNARY_GELU_ERF: *fn = WF_FN_GELU_ERF; return true;
-    case WF_UNARY_GELU_TANH: *fn = WF_FN_GELU_TANH; return true;
-    case WF_UNARY_RELU: *fn = WF_FN_RELU; return true;
+    case WF_UNARY_SILU:
+      *fn = WF_FN_SILU;
+      return true;
+    case WF_UNARY_GELU_ERF:
+      *fn = WF_FN_GELU_ERF;
+      return true;
+    case WF_UNARY_GELU_TANH:
+      *fn = WF_FN_GELU_TANH;
+      return true;
+    case WF_UNARY_RELU:
+      *fn = WF_FN_RELU;
+      return true;
     case WF_UNARY_SIGMOID_ALPHA:
-    case WF_UNARY_RELU2: break;
+    case WF_UNARY_RELU2:
+      break;
   }
   return false;
 }
@@ -497,23 +379,42 @@ weft_status wf_lower_unary(wf_lowering *l, const wf_node *n, bool *is_done, weft
   wf_place x, y;
   wf_unary_fn fn = WF_FN_RELU;
   switch ((int)n->op) {
-    case WF_OP_SIGMOID: fn = WF_FN_SIGMOID; break;
-    case WF_OP_TANH: fn = WF_FN_TANH; break;
-    case WF_OP_RELU: fn = WF_FN_RELU; break;
-    case WF_OP_EXP: fn = WF_FN_EXP; break;
-    case WF_OP_NEG: fn = WF_FN_NEG; break;
-    case WF_OP_SQRT: fn = WF_FN_SQRT; break;
+    case WF_OP_SIGMOID:
+      fn = WF_FN_SIGMOID;
+      break;
+    case WF_OP_TANH:
+      fn = WF_FN_TANH;
+      break;
+    case WF_OP_RELU:
+      fn = WF_FN_RELU;
+      break;
+    case WF_OP_EXP:
+      fn = WF_FN_EXP;
+      break;
+    case WF_OP_NEG:
+      fn = WF_FN_NEG;
+      break;
+    case WF_OP_SQRT:
+      fn = WF_FN_SQRT;
+      break;
     default:
       if (!unary_fn(n->as.unary.kind, &fn)) {
-        if (n->as.unary.kind != WF_UNARY_SIGMOID_ALPHA || n->as.unary.alpha != 1.702F) return WEFT_OK;
+        if (n->as.unary.kind != WF_UNARY_SIGMOID_ALPHA || n->as.unary.alpha != 1.702F)
+          return WEFT_OK;
         fn = WF_FN_QUICK_GELU;
       }
   }
   if (!wf_lower_find(l, wf_node_input(n, 0), &x)) return WEFT_OK;
   *is_done = true;
   WF_RETURN_IF_ERROR(wf_lower_place(l, wf_node_output(n, 0), x.axis, x.width, &y, err));
-  wf_step s = {.fn = wf_step_unary, .split = WF_SPLIT_ROWS, .axis = x.axis, .n_in = 1,
-               .in = {x.loc}, .n_out = 1, .out = {y.loc}, .width = x.width};
+  wf_step s = {.fn = wf_step_unary,
+               .split = WF_SPLIT_ROWS,
+               .axis = x.axis,
+               .n_in = 1,
+               .in = {x.loc},
+               .n_out = 1,
+               .out = {y.loc},
+               .width = x.width};
   s.as.unary.fn = fn;
   return wf_lower_emit(l, &s, err);
 }
@@ -528,8 +429,14 @@ weft_status wf_lower_glu(wf_lowering *l, const wf_node *n, bool *is_done, weft_e
   }
   *is_done = true;
   WF_RETURN_IF_ERROR(wf_lower_place(l, wf_node_output(n, 0), gate.axis, gate.width, &y, err));
-  wf_step s = {.fn = wf_step_glu, .split = WF_SPLIT_ROWS, .axis = gate.axis, .n_in = 2,
-               .in = {gate.loc, up.loc}, .n_out = 1, .out = {y.loc}, .width = gate.width};
+  wf_step s = {.fn = wf_step_glu,
+               .split = WF_SPLIT_ROWS,
+               .axis = gate.axis,
+               .n_in = 2,
+               .in = {gate.loc, up.loc},
+               .n_out = 1,
+               .out = {y.loc},
+               .width = gate.width};
   s.as.unary.fn = fn;
   return wf_lower_emit(l, &s, err);
 }
@@ -545,7 +452,11 @@ weft_status wf_lower_binary(wf_lowering *l, const wf_node *n, bool *is_done, wef
     return WEFT_OK;
   }
   if (!wf_lower_rows(l, out, &axis, &width)) return WEFT_OK;
-  wf_step s = {.fn = wf_step_binary, .split = WF_SPLIT_ROWS, .axis = axis, .n_in = 2, .n_out = 1,
+  wf_step s = {.fn = wf_step_binary,
+               .split = WF_SPLIT_ROWS,
+               .axis = axis,
+               .n_in = 2,
+               .n_out = 1,
                .width = width};
   s.as.binary.op = n->op == WF_OP_ADD   ? WF_BINARY_ADD
                    : n->op == WF_OP_SUB ? WF_BINARY_SUB
@@ -562,9 +473,9 @@ weft_status wf_lower_binary(wf_lowering *l, const wf_node *n, bool *is_done, wef
     /* One number, or one a column: then the constant's only long axis is the value's last. */
     const wf_value *v = wf_graph_value(l->g, out);
     int64_t last = 0;
-    if (t->n != 1 && (!wf_expr_is_const(l->g->exprs, v->dims[v->rank - 1], &last) ||
-                      last != (int64_t)t->n || last != width || t->rank < 1 ||
-                      t->dims[t->rank - 1] != last)) {
+    if (t->n != 1 &&
+        (!wf_expr_is_const(l->g->exprs, v->dims[v->rank - 1], &last) || last != (int64_t)t->n ||
+         last != width || t->rank < 1 || t->dims[t->rank - 1] != last)) {
       return WEFT_OK;
     }
     s.as.binary.constant = wf_const_f32(l->c, t);
@@ -586,16 +497,22 @@ weft_status wf_lower_binary(wf_lowering *l, const wf_node *n, bool *is_done, wef
   return wf_lower_emit(l, &s, err);
 }
 
-/* ---- shapes ------------------------------------------------------------------------------------ */
+/* ---- shapes ------------------------------------------------------------------------------------
+ */
 
 weft_status wf_lower_select(wf_lowering *l, const wf_node *n, bool *is_done, weft_error *err) {
   wf_place x, y;
   if (!wf_lower_find(l, wf_node_input(n, 0), &x) || x.axis != WF_AXIS_TOKENS) return WEFT_OK;
   *is_done = true;
-  WF_RETURN_IF_ERROR(
-      wf_lower_place(l, wf_node_output(n, 0), WF_AXIS_SELECTED, x.width, &y, err));
-  wf_step s = {.fn = wf_step_select, .split = WF_SPLIT_ROWS, .axis = WF_AXIS_SELECTED, .n_in = 1,
-               .in = {x.loc}, .n_out = 1, .out = {y.loc}, .width = x.width};
+  WF_RETURN_IF_ERROR(wf_lower_place(l, wf_node_output(n, 0), WF_AXIS_SELECTED, x.width, &y, err));
+  wf_step s = {.fn = wf_step_select,
+               .split = WF_SPLIT_ROWS,
+               .axis = WF_AXIS_SELECTED,
+               .n_in = 1,
+               .in = {x.loc},
+               .n_out = 1,
+               .out = {y.loc},
+               .width = x.width};
   return wf_lower_emit(l, &s, err);
 }
 
@@ -616,9 +533,11 @@ weft_status wf_lower_alias(wf_lowering *l, const wf_node *n, bool *is_done, weft
   return WEFT_OK;
 }
 
-/* ---- everything else ----------------------------------------------------------------------------- */
+/* ---- everything else
+ * ----------------------------------------------------------------------------- */
 
-static weft_status generic_constant(wf_lowering *l, const wf_tensor *t, wf_view *v, weft_error *err) {
+static weft_status generic_constant(wf_lowering *l, const wf_tensor *t, wf_view *v,
+                                    weft_error *err) {
   const wf_dtype held = wf_dtype_held(t->dtype);
   *v = (wf_view){.dtype = held, .rank = t->rank};
   if (t->rank > WF_VIEW_MAX_RANK || wf_held_bytes(held) == 0) {
@@ -644,8 +563,14 @@ static weft_status densify(wf_lowering *l, const wf_place *p, int32_t *slot, wef
   }
   wf_place copy;
   WF_RETURN_IF_ERROR(wf_lower_place(l, -1, p->axis, p->width, &copy, err));
-  wf_step step = {.fn = wf_step_copy, .split = WF_SPLIT_ROWS, .axis = p->axis, .n_in = 1,
-                  .in = {p->loc}, .n_out = 1, .out = {copy.loc}, .width = p->width};
+  wf_step step = {.fn = wf_step_copy,
+                  .split = WF_SPLIT_ROWS,
+                  .axis = p->axis,
+                  .n_in = 1,
+                  .in = {p->loc},
+                  .n_out = 1,
+                  .out = {copy.loc},
+                  .width = p->width};
   *slot = copy.loc.slot;
   return wf_lower_emit(l, &step, err);
 }
@@ -695,8 +620,7 @@ weft_status wf_lower_generic(wf_lowering *l, const wf_node *n, weft_error *err) 
                    n->domain.at ? n->domain.at : "", (int)n->version, (int)n->name.n,
                    n->name.at ? n->name.at : "");
   }
-  struct wf_generic_operand *in =
-      wf_arena_calloc(l->c->arena, (size_t)n->n_inputs + 1, sizeof *in);
+  struct wf_generic_operand *in = wf_arena_calloc(l->c->arena, (size_t)n->n_inputs + 1, sizeof *in);
   struct wf_generic_operand *out =
       wf_arena_calloc(l->c->arena, (size_t)n->n_outputs + 1, sizeof *out);
   if (!in || !out) return no_memory(err);

@@ -30,7 +30,8 @@ static size_t lower_bound(const wf_pool *p, size_t n_bytes) {
 }
 
 wf_pool_buffer *wf_pool_take(wf_pool *p, size_t n_bytes) {
-  /* A shape in a file may ask for anything: what memory can't hold is refused before it is touched. */
+  /* A shape in a file may ask for anything: what memory can't hold is refused before it is touched.
+   */
   int is_cgroup = 0;
   if (n_bytes > SIZE_MAX / 2) return NULL;
   if (n_bytes > LARGE_BYTES && n_bytes > wf_memory_available(&is_cgroup)) return NULL;

@@ -6,9 +6,10 @@
  * elements in slots; slots share memory when their lives (counted in epochs: stretches between
  * barriers) don't meet, so that no member can overwrite what a slower one still reads.
  *
- * A SMALL RUN has too few rows to be divided (WF_ACT_ROW_GRAIN at most: the decode step). There each
- * member does all row steps for itself, into its own copy of what they write: a norm done twice costs
- * less than waiting for one another. Barriers of small runs are a subset of the others. */
+ * A SMALL RUN has too few rows to be divided (WF_ACT_ROW_GRAIN at most: the decode step). There
+ * each member does all row steps for itself, into its own copy of what they write: a norm done
+ * twice costs less than waiting for one another. Barriers of small runs are a subset of the others.
+ */
 #ifndef WF_NATIVE_PROGRAM_H
 #define WF_NATIVE_PROGRAM_H
 
@@ -22,9 +23,9 @@ typedef enum wf_axis { WF_AXIS_TOKENS, WF_AXIS_SELECTED, WF_AXIS_NONE } wf_axis;
 
 typedef struct wf_slot {
   wf_axis axis;
-  int64_t width;      /* elements a row; bytes for WF_AXIS_NONE */
-  uint32_t elem;      /* bytes of an element */
-  bool is_act;        /* packed activations of `act` instead of plain elements */
+  int64_t width; /* elements a row; bytes for WF_AXIS_NONE */
+  uint32_t elem; /* bytes of an element */
+  bool is_act;   /* packed activations of `act` instead of plain elements */
   wf_act_kind act;
   bool is_private;     /* written by row steps: each member has its own copy in a small run */
   int32_t first, last; /* epochs of first write and last use */
@@ -80,7 +81,7 @@ typedef enum wf_split {
   WF_SPLIT_ROWS, /* each member has its rows, the same ones in every such step */
   WF_SPLIT_COLS,
   WF_SPLIT_ITEMS,
-  WF_SPLIT_ONE   /* member 0 alone */
+  WF_SPLIT_ONE /* member 0 alone */
 } wf_split;
 
 typedef struct wf_norm_step {
@@ -116,7 +117,7 @@ typedef struct wf_generic_step {
     bool is_const;
     wf_view constant;
     int32_t slot;
-  } *in, *out;
+  } * in, *out;
 } wf_generic_step;
 
 struct wf_step {
@@ -132,10 +133,23 @@ struct wf_step {
     wf_norm_step norm;
     wf_rope_step rope;
     wf_attention_step attention;
-    struct { const wf_table *table; } gather;
-    struct { int32_t weight; bool has_residual, is_head; } linear;
-    struct { wf_unary_fn fn; float alpha; } unary;
-    struct { wf_binary_op op; const float *constant; int64_t step; bool is_reversed; } binary;
+    struct {
+      const wf_table *table;
+    } gather;
+    struct {
+      int32_t weight;
+      bool has_residual, is_head;
+    } linear;
+    struct {
+      wf_unary_fn fn;
+      float alpha;
+    } unary;
+    struct {
+      wf_binary_op op;
+      const float *constant;
+      int64_t step;
+      bool is_reversed;
+    } binary;
     wf_generic_step generic;
   } as;
 };
@@ -162,8 +176,8 @@ struct wf_component {
   /* Weights. */
   size_t n_weights;
   wf_weight *weights;
-  wf_map pack_map;     /* the cache file, or zero */
-  void *pack_memory;   /* else private memory */
+  wf_map pack_map;   /* the cache file, or zero */
+  void *pack_memory; /* else private memory */
   size_t pack_bytes;
   /* The program, when packed. */
   size_t n_steps, n_slots;
@@ -171,22 +185,22 @@ struct wf_component {
   const wf_slot *slots;
   int32_t ids_slot; /* int64 ids for generic steps, or -1 */
   int32_t positions_slot, select_slot, embeds_slot;
-  int64_t ids_limit;  /* rows of the smallest embedding table; 0: none */
+  int64_t ids_limit; /* rows of the smallest embedding table; 0: none */
   uint64_t n_barriers, n_barriers_small;
   /* The interpreter's, else. */
   struct wf_interp_plan *interp;
-  const wf_weight_use *uses; /* by node id */
-  int32_t embeds_input;      /* index of the port, -1 */
+  const wf_weight_use *uses;      /* by node id */
+  int32_t embeds_input;           /* index of the port, -1 */
   const int32_t *past_inputs;     /* [2 * n_layers] input port of key, value; -1 */
   const int32_t *present_outputs; /* [2 * n_layers] */
 };
 
-/* Finds every weight of the graph's products, merges those that share an input, fills c->weights and
- * uses[node id]. */
+/* Finds every weight of the graph's products, merges those that share an input, fills c->weights
+ * and uses[node id]. */
 weft_status wf_weights_collect(wf_component *c, wf_weight_use *uses, weft_error *err) WF_NODISCARD;
 /* Plans, packs or maps all of them. */
-weft_status wf_weights_pack(wf_component *c, const wf_compile_options *o, weft_error *err)
-    WF_NODISCARD;
+weft_status wf_weights_pack(wf_component *c, const wf_compile_options *o,
+                            weft_error *err) WF_NODISCARD;
 void wf_weights_release(wf_component *c);
 /* The product a node is, when its weight is constant; false: none. */
 bool wf_weight_of_node(const wf_component *c, const wf_node *n, wf_weight *w);
@@ -221,8 +235,8 @@ struct wf_exec {
 };
 
 /* Step functions, by name, in steps.c and steps_attention.c. */
-wf_step_fn wf_step_gather, wf_step_norm, wf_step_act_pack, wf_step_linear, wf_step_head, wf_step_glu,
-    wf_step_unary, wf_step_binary, wf_step_rope, wf_step_append, wf_step_attention, wf_step_select,
-    wf_step_copy, wf_step_generic, wf_step_store_logits;
+wf_step_fn wf_step_gather, wf_step_norm, wf_step_act_pack, wf_step_linear, wf_step_head,
+    wf_step_glu, wf_step_unary, wf_step_binary, wf_step_rope, wf_step_append, wf_step_attention,
+    wf_step_select, wf_step_copy, wf_step_generic, wf_step_store_logits;
 
 #endif

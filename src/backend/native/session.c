@@ -135,8 +135,8 @@ static weft_status place_private(wf_backend_session *s, weft_error *err) {
   for (int m = 1; m < s->n_members; m++) {
     unsigned char **slots = s->slots + (size_t)m * c->n_slots;
     for (size_t i = 0; i < c->n_slots; i++) {
-      slots[i] = c->slots[i].is_private ? s->private_memory + (size_t)m * total + offsets[i]
-                                        : s->slots[i];
+      slots[i] =
+          c->slots[i].is_private ? s->private_memory + (size_t)m * total + offsets[i] : s->slots[i];
     }
   }
 out:

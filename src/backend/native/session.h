@@ -20,8 +20,8 @@ struct wf_backend_session {
   size_t max_rows;
   unsigned char *memory;             /* all slots */
   size_t *slot_offsets, *slot_bytes; /* [n_slots] */
-  wf_exec exec;    /* of the run; every member works on a copy */
-  wf_exec *execs;  /* [members] */
+  wf_exec exec;                      /* of the run; every member works on a copy */
+  wf_exec *execs;                    /* [members] */
   int n_members;
   /* [members][n_slots]: member 0's are everybody's but in a small run. */
   unsigned char **slots;

@@ -160,8 +160,8 @@ void wf_step_binary(wf_exec *x, const wf_step *s, const wf_member *m) {
     if (!s->as.binary.constant) {
       wf_binary_f32(x->level, s->as.binary.op, s->width, a, 1, at(x, s->in[1], i), 1, y);
     } else if (s->as.binary.is_reversed) {
-      wf_binary_f32(x->level, s->as.binary.op, s->width, s->as.binary.constant, s->as.binary.step, a,
-                    1, y);
+      wf_binary_f32(x->level, s->as.binary.op, s->width, s->as.binary.constant, s->as.binary.step,
+                    a, 1, y);
     } else {
       wf_binary_f32(x->level, s->as.binary.op, s->width, a, 1, s->as.binary.constant,
                     s->as.binary.step, y);
@@ -187,7 +187,8 @@ void wf_step_copy(wf_exec *x, const wf_step *s, const wf_member *m) {
   }
 }
 
-/* ---- attention --------------------------------------------------------------------------------- */
+/* ---- attention ---------------------------------------------------------------------------------
+ */
 
 /* Rotates tokens [begin, end) in place. Tables of one row a token are addressed by the token's own
  * number, and a table with more columns than the rotation reads is walked a token at a time. */
@@ -246,7 +247,8 @@ void wf_step_append(wf_exec *x, const wf_step *s, const wf_member *m) {
   const wf_attention_row *rows = x->rows + (size_t)p->group * x->n_rows;
   for (size_t i = 0; i < x->n_rows; i++) {
     const int64_t begin = r.begin > rows[i].start ? r.begin - rows[i].start : 0;
-    const int64_t end = r.end < rows[i].start + rows[i].n_new ? r.end - rows[i].start : rows[i].n_new;
+    const int64_t end =
+        r.end < rows[i].start + rows[i].n_new ? r.end - rows[i].start : rows[i].n_new;
     if (begin >= end) continue;
     wf_kv_append(x->level, &p->kv, &rows[i], NULL, k, ldk, v, ldv, begin, end);
   }
@@ -273,7 +275,8 @@ void wf_step_attention(wf_exec *x, const wf_step *s, const wf_member *m) {
   x->ticket_base = base + first + m->n;
 }
 
-/* ---- general operators --------------------------------------------------------------------------- */
+/* ---- general operators
+ * --------------------------------------------------------------------------- */
 
 static weft_status generic_view(wf_exec *x, const struct wf_generic_operand *o, wf_view *v,
                                 weft_error *err) {
@@ -328,8 +331,8 @@ static weft_status run_generic(wf_exec *x, const wf_step *s, weft_error *err) {
                    (int)g->n_out);
   }
   generic_user user = {x, g};
-  const wf_op_env env = {.level = x->level, .user = &user, .make = generic_make,
-                         .scratch = generic_scratch};
+  const wf_op_env env = {
+      .level = x->level, .user = &user, .make = generic_make, .scratch = generic_scratch};
   for (int32_t i = 0; i < g->n_in; i++) {
     in_ptr[i] = g->in[i].value ? &in[i] : NULL;
     if (g->in[i].value) WF_RETURN_IF_ERROR(generic_view(x, &g->in[i], &in[i], err));
