@@ -91,7 +91,7 @@ static uint64_t int_pow(uint64_t base, uint64_t n) {
       case MAX:                                                                                 \
         EACH(x > z ? x : z);                                                                    \
       case POW:                                                                                 \
-        EACH(WF_IS_SIGNED(T) && z < (T)1 && z != 0 ? (type)(x == 1)                             \
+        EACH(WF_IS_SIGNED(T) && z < (T)1 && z != 0 ? (uint64_t)(x == 1)                         \
                                                    : int_pow((uint64_t)x, (uint64_t)z));        \
       case MOD:                                                                                 \
         EACH(rem_##NAME(x, z, false));                                                          \
@@ -148,9 +148,9 @@ WF_NUMBER_TYPES(COMPARE)
       case SHL:                                                                               \
         EACH((uint64_t)z >= 8 * sizeof(T) ? 0 : (uint64_t)x << (uint64_t)z);                  \
       case SHR:                                                                               \
-        EACH((uint64_t)z < 8 * sizeof(T)        ? x >> (uint64_t)z                            \
-             : WF_IS_SIGNED(T) && x < (T)1 && x ? -1                                          \
-                                                : 0);                                         \
+        EACH((uint64_t)z < 8 * sizeof(T)        ? (type)(x >> (uint64_t)z)                    \
+             : WF_IS_SIGNED(T) && x < (T)1 && x ? (type)-1                                    \
+                                                : (type)0);                                   \
     }                                                                                         \
   }
 WF_INT_TYPES(BITS)

@@ -370,7 +370,7 @@ static weft_status run_test(wf_op_call *c, bool is_inf, weft_error *err) {
     } else {
       return no_type(c, x->dtype, err);
     }
-    y[i] = is_inf ? isinf(v) && (v > 0 ? plus : minus) : isnan(v);
+    y[i] = (is_inf ? isinf(v) && (v > 0 ? plus : minus) : isnan(v)) ? 1 : 0;
   }
   return WEFT_OK;
 }

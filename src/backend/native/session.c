@@ -410,11 +410,10 @@ static weft_status gather_rows(wf_backend_session *s, const wf_row *rows, size_t
 static weft_status run_packed(wf_backend_session *s, const wf_row *rows, size_t n_rows,
                               weft_error *err) {
   const wf_component *c = s->c;
-  int64_t n_tokens = 0, n_selected = 0;
+  int64_t n_tokens = 0;
   for (size_t i = 0; i < n_rows; i++) {
     WF_RETURN_IF_ERROR(check_row(c, &rows[i], i, err));
     n_tokens += rows[i].n_new;
-    n_selected += rows[i].n_selected;
   }
   if (n_tokens == 0) return WEFT_OK;
   if (n_tokens > s->max_tokens) {
