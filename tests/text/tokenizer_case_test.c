@@ -195,8 +195,8 @@ static void spaces_and_indentation_decode_back_exactly(void **state) {
   static const char *const texts[] = {"a  b",
                                       "    return",
                                       "\t\tx\n\n\n  y ",
-                                      "a   \n    b\n        "
-                                      "c\n            d\n                e",
+                                      ("a   \n    b\n        "
+                                       "c\n            d\n                e"),
                                       "x \t \r\n z",
                                       "  "};
   weft_error err = {0};
