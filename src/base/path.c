@@ -158,8 +158,12 @@ weft_status wf_path_confine(const char *root, const char *relative, bool trust_l
   }
   joined = wf_path_join(root, relative);
   real_root = realpath(root, NULL);
-  real = joined ? realpath(joined, NULL) : NULL;
+  real = joined && real_root ? realpath(joined, NULL) : NULL;
   if (!joined) {
+    st = wf_fail_memory(err, strlen(relative), "a path");
+    goto out;
+  }
+  if ((!real_root || !real) && errno == ENOMEM) {
     st = wf_fail_memory(err, strlen(relative), "a path");
     goto out;
   }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Text calls of the API: tokenize, detokenize, chat template. */
+#include <errno.h>
 #include <jansson.h>
 #include <string.h>
 
@@ -85,13 +86,18 @@ static weft_status parse_variables(const wf_package *p, bool is_chat, const char
                                    size_t n_json, json_t **result, weft_error *err) {
   weft_status st = WEFT_OK;
   json_error_t why;
+  errno = 0;
   json_t *variables = json_loadb(json, n_json, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
+  if (!variables && errno == ENOMEM) { /* jansson takes it for a fault of the text */
+    return wf_fail_memory(err, n_json, "template variables");
+  }
   if (!variables) {
     return wf_fail(err, WEFT_PARSE, "repair the JSON", "line %d, column %d: %s", why.line,
                    why.column, why.text);
   }
   if (json_is_array(variables) && is_chat) {
     json_t *object = json_object();
+    if (!object) json_decref(variables); /* else the call takes it, whether it succeeds or not */
     if (!object || json_object_set_new(object, "messages", variables) != 0) {
       json_decref(object);
       return wf_fail_memory(err, 0, "template variables");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "package/package.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,8 +22,11 @@ weft_status wf_package_json(const wf_package *p, const wf_package_options *o, co
   if (is_optional && !wf_path_exists(joined)) goto out;
   WF_TRY(wf_path_confine(p->root, name, o->trust_links, &path, err));
   WF_TRY(wf_file_read(path, MAX_DOCUMENT_BYTES, &text, &n, err));
+  errno = 0;
   *result = json_loadb(text, n, JSON_REJECT_DUPLICATES, &why);
-  if (!*result) {
+  if (!*result && errno == ENOMEM) { /* jansson takes it for a fault of the text */
+    st = wf_fail_memory(err, n, name);
+  } else if (!*result) {
     st = wf_fail(err, WEFT_PARSE, "repair the document", "%s, line %d, column %d: %s", name,
                  why.line, why.column, why.text);
   } else if (!json_is_object(*result)) {
@@ -238,6 +242,12 @@ static weft_status create(wf_package **result, const char *path, weft_error *err
   dir = wf_path_is_dir(path) ? wf_path_join("", path) : wf_path_dir(path);
   real = dir ? realpath(dir, NULL) : NULL;
   p->root = real && p->arena ? wf_arena_strdup(p->arena, real) : NULL;
+  if (dir && !real && errno != ENOMEM) {
+    char why[128];
+    st = wf_fail(err, WEFT_IO, "check the path and its permissions", "cannot read '%s': %s", path,
+                 strerror_r(errno, why, sizeof why));
+    goto out;
+  }
   if (!p->root) {
     st = wf_fail_memory(err, 0, "a package");
     goto out;
@@ -251,19 +261,28 @@ out:
   return st;
 }
 
-static bool has_file(const wf_package *p, const char *name) {
-  char *path = wf_path_join(p->root, name);
-  const bool yes = path && wf_path_exists(path);
-  wf_free(path);
-  return yes;
+/* The first of the names that is in the folder; NULL: none. */
+static weft_status find_document(const wf_package *p, const char *const *names, size_t n,
+                                 const char **found, weft_error *err) {
+  *found = NULL;
+  for (size_t i = 0; i < n && !*found; i++) {
+    char *path = wf_path_join(p->root, names[i]);
+    if (!path) return wf_fail_memory(err, strlen(names[i]), "a path");
+    if (wf_path_exists(path)) *found = names[i];
+    wf_free(path);
+  }
+  return WEFT_OK;
 }
 
 static weft_status read_documents(wf_package *p, const char *path,
                                   const wf_package_options *options, weft_error *err) {
-  if (has_file(p, "genai_config.json")) return wf_package_read_genai(p, options, err);
-  if (has_file(p, "config.json")) return wf_package_read_huggingface(p, options, err);
-  if (has_file(p, "inference_metadata.yaml") || has_file(p, "inference_metadata.yml") ||
-      has_file(p, "inference_metadata.json")) {
+  static const char *const names[] = {"genai_config.json", "config.json", "inference_metadata.yaml",
+                                      "inference_metadata.yml", "inference_metadata.json"};
+  const char *found;
+  WF_RETURN_IF_ERROR(find_document(p, names, WF_ARRAY_LEN(names), &found, err));
+  if (found == names[0]) return wf_package_read_genai(p, options, err);
+  if (found == names[1]) return wf_package_read_huggingface(p, options, err);
+  if (found) {
     return wf_fail(err, WEFT_UNSUPPORTED, "use a folder with genai_config.json or config.json",
                    "'%s' is a workflow package, which this version does not run", path);
   }
