@@ -158,12 +158,12 @@ weft_status weft_generation_create(weft_generation **result, weft_model *model,
   g->model = model;
   g->keep_tokens = MAX_LOOKUP;
   g->cancel = wf_zalloc(sizeof *g->cancel);
+  if (g->cancel) atomic_init(&g->cancel->refs, 1);
   g->selected = wf_calloc((size_t)model->runner.chunk_tokens + 1, sizeof *g->selected);
   if (!g->cancel || !g->selected) {
     st = wf_fail_memory(err, 0, "a generation");
     goto out;
   }
-  atomic_init(&g->cancel->refs, 1);
   wf_runner_enter(&model->runner);
   st = wf_kv_sequence_init(&g->kv, model->runner.pool, model->context_tokens, err);
   wf_runner_leave(&model->runner);
@@ -200,15 +200,12 @@ void wf_generation_free(weft_generation *g) {
 
 void weft_generation_close(weft_generation *g) {
   if (!g) return;
-  /* seq_cst, paired with wf_generation_leave: either leave sees the request or we get the flag */
-  atomic_store(&g->close_requested, true);
-  if (atomic_exchange(&g->is_busy, true)) {
-    /* Somebody is inside, maybe the caller itself in a callback: end that call, it frees on return.
-     * The cancel flag is the generation's own; it lives as long as that call. */
-    atomic_store(&g->cancel->requested, 1);
-    return;
-  }
-  wf_generation_free(g);
+  /* Somebody may be inside, maybe the caller itself in a callback: end that call, it frees on
+   * return. The request comes first, because after the next line g may be gone. */
+  atomic_store(&g->cancel->requested, 1);
+  /* acq_rel: who frees sees all that was done, here or by the call inside */
+  const unsigned before = atomic_fetch_or_explicit(&g->use, WF_USE_CLOSED, memory_order_acq_rel);
+  if ((before & WF_USE_BUSY) == 0) wf_generation_free(g);
 }
 
 weft_status weft_generation_configure(weft_generation *g, const weft_generation_options *options,
@@ -403,7 +400,10 @@ weft_status weft_generation_run(weft_generation *g, weft_token_callback *callbac
     g->finish = WEFT_FINISH_CANCELLED;
   else if (st != WEFT_OK && st != WEFT_CLOSED)
     g->finish = WEFT_FINISH_ERROR;
-  if (st != WEFT_OK && st != WEFT_CLOSED) flush_text(g, callback, user);
+  /* whoever closed the generation in the callback wants no more of it */
+  if (st != WEFT_OK && st != WEFT_CLOSED && !wf_generation_is_closed(g)) {
+    flush_text(g, callback, user);
+  }
   fill_result(g, result);
 out:
   wf_generation_leave(g);

@@ -18,8 +18,10 @@
 #include "base/process.h"
 
 weft_status wf_generation_enter(weft_generation *g, weft_error *err) {
+  unsigned none = 0;
   /* acquire: what the last holder wrote is visible */
-  if (atomic_exchange_explicit(&g->is_busy, true, memory_order_acquire)) {
+  if (!atomic_compare_exchange_strong_explicit(&g->use, &none, WF_USE_BUSY, memory_order_acquire,
+                                               memory_order_relaxed)) {
     return wf_fail(err, WEFT_SESSION_BUSY, "wait until the other call has returned",
                    "another thread is inside this generation");
   }
@@ -27,16 +29,17 @@ weft_status wf_generation_enter(weft_generation *g, weft_error *err) {
 }
 
 void wf_generation_leave(weft_generation *g) {
-  if (atomic_load(&g->close_requested)) {
-    wf_generation_free(g);
-    return;
-  }
-  atomic_store_explicit(&g->is_busy, false, memory_order_release); /* pairs with enter */
-  /* a close that arrived between the two lines above: whoever takes the flag frees */
-  if (atomic_load(&g->close_requested) &&
-      !atomic_exchange_explicit(&g->is_busy, true, memory_order_acquire)) {
+  unsigned busy = WF_USE_BUSY;
+  /* One step gives the generation back and sees whether it was closed: after a success another
+   * thread may free it at once. Release pairs with enter and close, acquire with a close before. */
+  if (!atomic_compare_exchange_strong_explicit(&g->use, &busy, 0, memory_order_release,
+                                               memory_order_acquire)) {
     wf_generation_free(g);
   }
+}
+
+bool wf_generation_is_closed(const weft_generation *g) {
+  return (atomic_load_explicit(&g->use, memory_order_relaxed) & WF_USE_CLOSED) != 0; /* a hint */
 }
 
 static bool is_cancelled(weft_generation *g) {

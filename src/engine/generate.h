@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A generation's insides, shared by generate.c (tokens through the component) and answer.c
- * (choosing, text, stops, life). Everything is touched only by whoever holds is_busy. */
+ * (choosing, text, stops, life). Everything is touched only by whoever holds WF_USE_BUSY. */
 #ifndef WF_GENERATE_H
 #define WF_GENERATE_H
 
@@ -8,14 +8,16 @@
 #include "engine/engine.h"
 #include "text/detokenizer.h"
 
+enum { WF_USE_BUSY = 1, WF_USE_CLOSED = 2 };
+
 struct weft_generation {
   weft_model *model;   /* held */
   weft_cancel *cancel; /* held */
-  atomic_bool is_busy, close_requested;
+  atomic_uint use;      /* WF_USE_ flags; both in one word, so that exactly one thread frees */
   bool in_callback;
   weft_generation_options options;
   WF_VEC(int32_t) tokens;
-  wf_kv_sequence kv;   /* touched under the runner's lock, read under is_busy */
+  wf_kv_sequence kv;   /* touched under the runner's lock, read while busy */
   int64_t keep_tokens; /* a rewind this far never recomputes a window */
   float *rows;         /* [n_lookup + 1][vocab] logits after tokens rows_at .. */
   int64_t rows_at, n_rows;
@@ -40,6 +42,7 @@ struct weft_generation {
  */
 weft_status wf_generation_enter(weft_generation *g, weft_error *err) WF_NODISCARD;
 void wf_generation_leave(weft_generation *g);
+bool wf_generation_is_closed(const weft_generation *g);
 void wf_generation_free(weft_generation *g);
 
 /* Makes the logits after the last token available; guesses further ones if it may. */
