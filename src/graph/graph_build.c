@@ -174,11 +174,13 @@ static weft_status input_ids(builder *b, scope *s, const wf_onnx_node *on, int32
 static weft_status output_ids(builder *b, scope *s, const wf_onnx_node *on, int32_t *ids) {
   for (size_t i = 0; i < on->n_outputs; i++) {
     ids[i] = -1;
-    if (on->outputs[i].n == 0) continue;
+    /* the first one is always there, named or not: operators and passes take it for granted */
+    if (on->outputs[i].n == 0 && i > 0) continue;
     const wf_value *v = graph_new_value(s->g, on->outputs[i], WF_DTYPE_UNDEFINED);
     if (!v) return graph_no_memory(b->err);
-    WF_RETURN_IF_ERROR(define(b, s, on->outputs[i], v->id));
     ids[i] = v->id;
+    if (on->outputs[i].n == 0) continue;
+    WF_RETURN_IF_ERROR(define(b, s, on->outputs[i], v->id));
   }
   return WEFT_OK;
 }
@@ -252,6 +254,11 @@ static weft_status add_subgraphs(builder *b, scope *s, wf_node *n) {
 }
 
 static weft_status add_node(builder *b, scope *s, const wf_onnx_node *on, int32_t *ids) {
+  if (on->n_outputs == 0) {
+    return wf_fail(b->err, WEFT_PACKAGE_INVALID, "export the model again",
+                   "node '%.*s' (%.*s) has no output", NAME_ARGS(on->name),
+                   NAME_ARGS(on->op_type));
+  }
   WF_RETURN_IF_ERROR(input_ids(b, s, on, ids));
   int32_t *outs = ids + on->n_inputs;
   const wf_op op = wf_op_find(on->domain, on->op_type);
