@@ -88,7 +88,8 @@ static weft_status parse_variables(const wf_package *p, bool is_chat, const char
   json_error_t why;
   errno = 0;
   json_t *variables = json_loadb(json, n_json, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
-  if (!variables && errno == ENOMEM) { /* jansson takes it for a fault of the text */
+  if (errno == ENOMEM) { /* jansson takes it for a fault of the text, or cuts a string short */
+    json_decref(variables);
     return wf_fail_memory(err, n_json, "template variables");
   }
   if (!variables) {

@@ -19,12 +19,13 @@ static const char *const candidates[] = {
     "model_q4",        "model_q4f16",          "decoder_model"};
 static const char *const folders[] = {"onnx", "."};
 
-/* The first of the names that is there; onnx/ before the folder itself. */
-static bool find_model(const wf_package *p, const wf_buf *name) {
+static weft_status find_model(const wf_package *p, const wf_buf *name, bool *is_there,
+                              weft_error *err) {
   char *full = name->failed ? NULL : wf_path_join(p->root, name->at);
-  const bool is_there = full && wf_path_exists(full) && !wf_path_is_dir(full);
+  if (!full) return wf_fail_memory(err, name->n, "a path");
+  *is_there = wf_path_exists(full) && !wf_path_is_dir(full);
   wf_free(full);
-  return is_there;
+  return WEFT_OK;
 }
 
 static weft_status choose_model(wf_package *p, const wf_package_options *o, weft_error *err) {
@@ -36,7 +37,7 @@ static weft_status choose_model(wf_package *p, const wf_package_options *o, weft
     for (size_t f = 0; f < WF_ARRAY_LEN(folders) * 2 && !is_there; f++) {
       wf_buf_clear(&name);
       wf_buf_printf(&name, "%s/%s%s", folders[f / 2], o->model_file, f % 2 ? ".onnx" : "");
-      is_there = find_model(p, &name);
+      WF_TRY(find_model(p, &name, &is_there, err));
     }
     if (!is_there) {
       wf_buf_clear(&name);
@@ -48,7 +49,7 @@ static weft_status choose_model(wf_package *p, const wf_package_options *o, weft
     for (size_t f = 0; f < WF_ARRAY_LEN(folders) && !is_there; f++) {
       wf_buf_clear(&name);
       wf_buf_printf(&name, "%s/%s.onnx", folders[f], candidates[c]);
-      is_there = find_model(p, &name);
+      WF_TRY(find_model(p, &name, &is_there, err));
     }
   }
   if (name.failed || (is_there && !wf_buf_cstr(&name))) {
@@ -60,6 +61,7 @@ static weft_status choose_model(wf_package *p, const wf_package_options *o, weft
                  "export the model to ONNX into this folder, or use --model-file",
                  "package '%s' holds config.json but no ONNX model", p->root);
   }
+out:
   wf_buf_deinit(&name);
   return st;
 }

@@ -24,7 +24,9 @@ weft_status wf_package_json(const wf_package *p, const wf_package_options *o, co
   WF_TRY(wf_file_read(path, MAX_DOCUMENT_BYTES, &text, &n, err));
   errno = 0;
   *result = json_loadb(text, n, JSON_REJECT_DUPLICATES, &why);
-  if (!*result && errno == ENOMEM) { /* jansson takes it for a fault of the text */
+  if (errno == ENOMEM) { /* jansson takes it for a fault of the text, or cuts a string short */
+    json_decref(*result);
+    *result = NULL;
     st = wf_fail_memory(err, n, name);
   } else if (!*result) {
     st = wf_fail(err, WEFT_PARSE, "repair the document", "%s, line %d, column %d: %s", name,
