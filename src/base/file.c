@@ -158,6 +158,20 @@ weft_status wf_writer_create(wf_writer **result, const char *path, bool is_priva
   if (!w) return wf_fail_memory(err, sizeof *w, "a file buffer");
   w->fd = -1;
   w->path = strdup(path);
+  struct stat info;
+  if (stat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) {
+    /* /dev/stdout, /dev/null, a pipe: renaming a file over it would destroy it */
+    w->fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    if (w->fd < 0) {
+      st = fail_errno(err, "write", path);
+    } else if (!w->path) {
+      st = wf_fail_memory(err, strlen(path), "a path");
+    } else {
+      *result = w;
+      w = NULL;
+    }
+    goto out;
+  }
   wf_buf_printf(&name, "%s.weft-XXXXXX", path);
   w->temporary = wf_buf_take(&name);
   if (!w->path || !w->temporary) {
@@ -228,7 +242,7 @@ weft_status wf_writer_commit(wf_writer *w, weft_error *err) {
   if (!w->error && fsync(w->fd) != 0 && errno != EINVAL && errno != EROFS) w->error = errno;
   if (close(w->fd) != 0 && !w->error) w->error = errno;
   w->fd = -1;
-  if (!w->error && rename(w->temporary, w->path) != 0) w->error = errno;
+  if (!w->error && w->temporary && rename(w->temporary, w->path) != 0) w->error = errno;
   if (w->error) {
     errno = w->error;
     st = fail_errno(err, "write", w->path);

@@ -38,7 +38,8 @@ weft_status wf_file_read(const char *path, size_t limit, char **result, size_t *
                          weft_error *err) WF_NODISCARD;
 
 /* A new file written beside its final place and renamed over it at the end, so that readers see
- * the old file or the whole new one. Mode 0600 if `is_private`, else as the umask says. */
+ * the old file or the whole new one. Mode 0600 if `is_private`, else as the umask says. What is
+ * there and no regular file (/dev/stdout, a pipe) is written directly. */
 typedef struct wf_writer wf_writer;
 weft_status wf_writer_create(wf_writer **result, const char *path, bool is_private,
                              weft_error *err) WF_NODISCARD;
