@@ -301,7 +301,7 @@ WEFT_API WEFT_NODISCARD weft_status weft_generation_set(weft_generation *g, cons
 
 /* Chooses the next token and appends it. After the answer ended (finish) further steps are refused
  * with CLOSED until something is appended. token->struct_size must be set. Errors: INVALID_ARGUMENT
- * (an empty conversation), NOT_FINITE, CONTEXT_FULL, CANCELLED, SESSION_BUSY. */
+ * (an empty conversation), NOT_FINITE, CLOSED, CANCELLED, OUT_OF_MEMORY, SESSION_BUSY. */
 WEFT_API WEFT_NODISCARD weft_status weft_generation_step(weft_generation *g, weft_token *token,
                                                          weft_error *err);
 
@@ -327,10 +327,11 @@ WEFT_API WEFT_NODISCARD weft_status weft_generation_run(weft_generation *g,
  * INVALID_ARGUMENT (longer than it is). */
 WEFT_API WEFT_NODISCARD weft_status weft_generation_rewind(weft_generation *g, size_t n_tokens,
                                                            weft_error *err);
-/* Tokens in the conversation, prompt and answers. Thread: exclusive (0 while another thread is
- * inside). */
+/* Tokens in the conversation, prompt and answers. Thread: the one that uses the generation, also
+ * in its callback; it must not be called while another thread is inside. */
 WEFT_API size_t weft_generation_length(const weft_generation *g);
-/* The tokens themselves. Borrowed until the next call that changes the conversation. */
+/* The tokens themselves. Borrowed until the next call that changes the conversation. Thread: as
+ * weft_generation_length. */
 WEFT_API const int32_t *weft_generation_tokens(const weft_generation *g);
 
 /* Raw logits after the last token. Shapes: logits is [n_logits = vocab], the caller's.

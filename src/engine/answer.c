@@ -193,6 +193,7 @@ void wf_generation_free(weft_generation *g) {
   wf_buf_deinit(&g->raw);
   wf_buf_deinit(&g->text);
   wf_buf_deinit(&g->bytes);
+  wf_buf_deinit(&g->scratch);
   weft_cancel_release(g->cancel);
   weft_model_close(g->model);
   wf_free(g);
@@ -274,7 +275,7 @@ static weft_status add_logprobs(weft_generation *g, const float *logits, int32_t
 static weft_status token_bytes(weft_generation *g, int32_t token, weft_error *err) {
   wf_buf_clear(&g->bytes);
   if (wf_tokenizer_token_text(g->model->tokenizer, token).at == NULL) return WEFT_OK;
-  return wf_tokenizer_token_bytes(g->model->tokenizer, token, &g->bytes, err);
+  return wf_tokenizer_token_bytes_with(g->model->tokenizer, token, &g->bytes, &g->scratch, err);
 }
 
 static bool is_full(const weft_generation *g) {

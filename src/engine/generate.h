@@ -32,6 +32,7 @@ struct weft_generation {
   wf_stops *stops;
   wf_detokenizer *detokenizer;
   wf_buf raw, text, bytes; /* of one step: detokenized, after stops, the token's own */
+  wf_buf scratch;          /* of one step: while a token becomes bytes */
   weft_logprob *alternatives;
   wf_logprob *top;
   int64_t cached_tokens;

@@ -58,6 +58,9 @@ int32_t wf_tokenizer_id_of(const wf_tokenizer *t, wf_str text);
  * of a text is kept here. Errors: INVALID_ARGUMENT for an id without a token. */
 weft_status wf_tokenizer_token_bytes(const wf_tokenizer *t, int32_t id, wf_buf *out,
                                      weft_error *err);
+/* The same with the caller's scratch memory, which is kept: once warm it allocates nothing. */
+weft_status wf_tokenizer_token_bytes_with(const wf_tokenizer *t, int32_t id, wf_buf *out,
+                                          wf_buf *scratch, weft_error *err) WF_NODISCARD;
 /* True for added tokens with `special: true`: what skip_special leaves out. */
 bool wf_tokenizer_is_special(const wf_tokenizer *t, int32_t id);
 /* True for every added token, special or not. */

@@ -372,7 +372,12 @@ weft_status wf_decode_token(const wf_tokenizer *t, int32_t id, bool is_first, wf
 weft_status wf_tokenizer_token_bytes(const wf_tokenizer *t, int32_t id, wf_buf *out,
                                      weft_error *err) {
   wf_buf scratch = {0};
-  const weft_status st = wf_decode_token(t, id, false, out, &scratch, err);
+  const weft_status st = wf_tokenizer_token_bytes_with(t, id, out, &scratch, err);
   wf_buf_deinit(&scratch);
   return st;
+}
+
+weft_status wf_tokenizer_token_bytes_with(const wf_tokenizer *t, int32_t id, wf_buf *out,
+                                          wf_buf *scratch, weft_error *err) {
+  return wf_decode_token(t, id, false, out, scratch, err);
 }

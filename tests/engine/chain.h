@@ -153,6 +153,29 @@ static inline void chain_write(const chain *c, const char *eos_ids, int64_t cont
   wf_free(path);
 }
 
+/* In place of the chain, a toy of tests/backend/golden with real attention: vocabulary 64, context
+ * 128, end id 63. The tokenizer is the chain's. */
+static inline void chain_write_golden(const chain *c, const char *kind) {
+  weft_error err = {0};
+  wf_buf b = {0};
+  char *bytes = NULL;
+  size_t n = 0;
+  wf_buf_printf(&b, "%s/tests/backend/golden/%s/model.onnx", WEFT_SOURCE_DIR, kind);
+  assert_ok(wf_file_read(wf_buf_cstr(&b), 1 << 24, &bytes, &n, &err), &err);
+  wf_buf_clear(&b);
+  wf_buf_add(&b, bytes, n);
+  chain_file(c, "model.onnx", &b);
+  wf_buf_clear(&b);
+  wf_buf_puts(
+      &b,
+      "{\"max_position_embeddings\": 128, \"vocab_size\": 64, \"num_attention_heads\": 2, "
+      "\"num_key_value_heads\": 1, \"hidden_size\": 32, \"head_dim\": 16, \"eos_token_id\": 63}");
+  chain_file(c, "config.json", &b);
+  chain_write_tokenizer(c);
+  wf_buf_deinit(&b);
+  wf_free(bytes);
+}
+
 static inline void chain_remove(chain *c) {
   char *onnx = wf_path_join(c->dir, "onnx");
   if (onnx) wf_import_remove(onnx);

@@ -11,38 +11,14 @@
 
 enum { VOCAB = 64, N_IDS = 40 };
 static const char *const kinds[] = {"q4", "f32", "row"};
-enum {
-  N_CAUSAL = 2
-};
-    /* the third lets every token see its whole run: only whole prompts compare */ /* windowed and
-                                                                                      packed,
-                                                                                      packed, row by
-                                                                                      row */
+enum { N_CAUSAL = 2 };
+/* the third lets every token see its whole run: only whole prompts compare */ /* windowed and
+                                                                                  packed,
+                                                                                  packed, row by
+                                                                                  row */
 static chain folders[3];
 static weft_model *models[3];
 static int32_t ids[N_IDS];
-
-static void write_package(chain *c, const char *kind) {
-  weft_error err = {0};
-  wf_buf b = {0};
-  char *bytes = NULL;
-  size_t n = 0;
-  chain_init(c);
-  wf_buf_printf(&b, "%s/tests/backend/golden/%s/model.onnx", WEFT_SOURCE_DIR, kind);
-  assert_ok(wf_file_read(wf_buf_cstr(&b), 1 << 24, &bytes, &n, &err), &err);
-  wf_buf_clear(&b);
-  wf_buf_add(&b, bytes, n);
-  chain_file(c, "model.onnx", &b);
-  wf_buf_clear(&b);
-  wf_buf_puts(
-      &b,
-      "{\"max_position_embeddings\": 128, \"vocab_size\": 64, \"num_attention_heads\": 2, "
-      "\"num_key_value_heads\": 1, \"hidden_size\": 32, \"head_dim\": 16, \"eos_token_id\": 63}");
-  chain_file(c, "config.json", &b);
-  chain_write_tokenizer(c);
-  wf_buf_deinit(&b);
-  wf_free(bytes);
-}
 
 static int open_models(void **state) {
   (void)state;
@@ -54,7 +30,8 @@ static int open_models(void **state) {
     o.n_threads = 2;
     o.use_cache = 0;
     o.chunk_tokens = 17;
-    write_package(&folders[k], kinds[k]);
+    chain_init(&folders[k]);
+    chain_write_golden(&folders[k], kinds[k]);
     assert_ok(weft_model_open(&models[k], folders[k].dir, &o, &err), &err);
   }
   return 0;
