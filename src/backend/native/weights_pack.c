@@ -3,6 +3,8 @@
  * read-only, or into private memory where no file can be written. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "backend/native/program.h"
 #include "base/hash.h"
@@ -374,12 +376,20 @@ static char *cache_path(const char *cache_dir, uint64_t key) {
   return wf_buf_take(&b);
 }
 
+/* A file that somebody else owns or may write to could hold any weights. */
+static bool is_ours(const char *path, const wf_map *m) {
+  struct stat info;
+  return lstat(path, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == geteuid() &&
+         (info.st_mode & (S_IWGRP | S_IWOTH)) == 0 && (uint64_t)info.st_dev == m->device &&
+         (uint64_t)info.st_ino == m->inode;
+}
+
 static bool cache_open(wf_component *c, const char *path, uint64_t key) {
   if (!wf_path_exists(path)) return false;
   wf_map m = {0};
   if (wf_map_open(&m, path, NULL) != WEFT_OK) return false;
   pack_header h;
-  if (m.n_bytes == PACK_HEADER_BYTES + c->pack_bytes) {
+  if (is_ours(path, &m) && m.n_bytes == PACK_HEADER_BYTES + c->pack_bytes) {
     memcpy(&h, m.at, sizeof h);
     if (memcmp(h.magic, "weftpack", 8) == 0 && h.key == key && h.n_bytes == c->pack_bytes &&
         h.n_weights == c->n_weights) {
