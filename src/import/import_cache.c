@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -15,10 +16,12 @@
 #include "import/import_gguf.h"
 
 /* Raised whenever the importer writes something else for the same file. */
-#define IMPORTER_VERSION 1
+#define IMPORTER_VERSION 2
 
 static const char marker_name[] = "weft-import.txt";
 static const char partial_mark[] = ".partial-";
+
+enum { MAX_MARKER_BYTES = 65536 };
 
 /* Half-made folders older than this belong to a process that died. */
 #define STALE_SECONDS (24 * 60 * 60)
@@ -31,12 +34,42 @@ static void put_key(wf_buf *b, const wf_map *source, const wf_import_options *op
                 source->mtime_ns, opts->dequantize, opts->accuracy_level);
 }
 
+/* Every "file SIZE NAME" line of a marker is true of the folder. */
+static bool files_are_whole(const char *dir, const char *line) {
+  size_t n_files = 0;
+  for (; line && *line; line = strchr(line, '\n'), line = line ? line + 1 : NULL) {
+    static const char word[] = "file ";
+    struct stat about;
+    int64_t size;
+    if (strncmp(line, word, sizeof word - 1) != 0) continue;
+    const char *number = line + sizeof word - 1, *end = strchr(line, '\n');
+    const size_t n_digits = strspn(number, "0123456789");
+    const char *name = number + n_digits + 1;
+    if (!end || name >= end || !wf_parse_i64((wf_str){number, n_digits}, &size)) return false;
+    wf_buf text = {0};
+    wf_buf_add(&text, name, (size_t)(end - name));
+    char *path = wf_buf_cstr(&text) ? wf_path_join(dir, text.at) : NULL;
+    const bool is_whole = path && lstat(path, &about) == 0 && S_ISREG(about.st_mode) &&
+                          about.st_size == size && about.st_uid == geteuid();
+    wf_free(path);
+    wf_buf_deinit(&text);
+    if (!is_whole) return false;
+    n_files++;
+  }
+  return n_files > 0;
+}
+
+/* A folder of ours alone, made for this key, with all files at the sizes they were written. */
 static bool is_complete(const char *dir, const wf_buf *key) {
   bool is_same = false;
+  struct stat about;
   char *text = NULL, *path = wf_path_join(dir, marker_name);
   size_t n;
-  if (path && wf_file_read(path, 4096, &text, &n, NULL) == WEFT_OK) {
-    is_same = n >= key->n && memcmp(text, key->at, key->n) == 0;
+  if (path && lstat(dir, &about) == 0 && S_ISDIR(about.st_mode) && about.st_uid == geteuid() &&
+      (about.st_mode & (S_IWGRP | S_IWOTH)) == 0 &&
+      wf_file_read(path, MAX_MARKER_BYTES, &text, &n, NULL) == WEFT_OK) {
+    is_same = n >= key->n && memcmp(text, key->at, key->n) == 0 && strlen(text) == n &&
+              files_are_whole(dir, text + key->n);
   }
   wf_free(text);
   wf_free(path);

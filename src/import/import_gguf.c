@@ -118,12 +118,34 @@ out:
   return st;
 }
 
+/* The marker ends with a line "file SIZE NAME" for each file, so that a damaged folder shows. */
 static weft_status write_marker(const char *dir, const wf_import_marker *marker,
                                 const wf_import_options *opts, weft_error *err) {
+  weft_status st = WEFT_OK;
+  wf_buf text = {0};
+  char **names = NULL, *path = NULL;
+  size_t n = 0;
   if (!marker) return WEFT_OK;
-  char *path = wf_path_join(dir, marker->name);
-  if (!path) return wf_fail_memory(err, strlen(dir), "a path");
-  const weft_status st = wf_file_write(path, marker->text, marker->n, opts->is_private, err);
+  WF_TRY(wf_path_list(dir, &names, &n, err));
+  wf_buf_add(&text, marker->text, marker->n);
+  for (size_t i = 0; i < n; i++) {
+    struct stat about;
+    wf_free(path);
+    path = wf_path_join(dir, names[i]);
+    if (path && stat(path, &about) == 0) {
+      wf_buf_printf(&text, "file %lld %s\n", (long long)about.st_size, names[i]);
+    }
+  }
+  wf_free(path);
+  path = wf_path_join(dir, marker->name);
+  if (!path || text.failed) {
+    st = wf_fail_memory(err, strlen(dir), "a marker");
+    goto out;
+  }
+  st = wf_file_write(path, text.at, text.n, opts->is_private, err);
+out:
+  wf_path_list_free(names, n);
+  wf_buf_deinit(&text);
   wf_free(path);
   return st;
 }

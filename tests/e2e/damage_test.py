@@ -261,3 +261,81 @@ def test_a_graph_file_cut_short_while_in_use_is_named_as_a_package_error(weft, w
     # what it had packed for itself it may go on with
     assert p.returncode in (0, 3), err
     assert p.returncode == 0 or b"became shorter" in err or b"changed" in err
+
+
+# ---- the user's cache ---------------------------------------------------------------------------
+
+ASK = ("--ids", "1,2,3", "--max-tokens", "4", "--greedy", "--json", "--threads", "1")
+
+
+@pytest.fixture
+def large(weft, tmp_path_factory):
+    """A GGUF file whose weights are worth packing."""
+    path = os.environ.get("WEFT_TEST_TOY") or make_toy(tmp_path_factory.mktemp("toy") / "toy.gguf")
+    return path
+
+
+def make_toy(path):
+    import sys
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "import"))
+    pytest.importorskip("gguf")
+    from gguf_models import Maker, Q
+    Maker(str(path), "llama", Q.Q4_0, 7, tied=False).finish()
+    return path
+
+
+def answer(weft, path, cache):
+    import json
+    r = subprocess.run([weft.program, "run", str(path), *ASK], capture_output=True, env=weft.env(WEFT_CACHE=str(cache)), timeout=60)
+    assert r.returncode == 0, r.stderr
+    return json.loads(r.stdout)["output_ids"]
+
+
+def test_a_damaged_cache_is_seen_and_made_again(weft, large, tmp_path):
+    cache = tmp_path / "cache"
+    good = answer(weft, large, cache)
+
+    def one(pattern):
+        found = sorted(p for p in cache.glob(pattern))
+        assert len(found) == 1, found
+        return found[0]
+
+    def foreign(p):
+        p.chmod(0o666)
+
+    def linked(p):
+        other = tmp_path / "elsewhere"
+        os.replace(p, other)
+        p.symlink_to(other)
+
+    def head(p):
+        b = bytearray(p.read_bytes())
+        b[9] ^= 1
+        p.write_bytes(bytes(b))
+
+    def halved(p):
+        os.truncate(p, p.stat().st_size // 2)
+
+    for damage in (halved, lambda p: p.write_bytes(b""), head, foreign, linked):
+        pack = one("packed/*.pack")
+        damage(pack)
+        assert answer(weft, large, cache) == good
+        pack = one("packed/*.pack")
+        assert not pack.is_symlink() and pack.stat().st_mode & 0o777 == 0o600 and pack.stat().st_size > 10_000
+    if os.geteuid() == 0:
+        os.chown(one("packed/*.pack"), 12345, 12345)
+        assert answer(weft, large, cache) == good
+        assert one("packed/*.pack").stat().st_uid == 0
+    for name in ("model.onnx", "model.onnx.data", "tokenizer.json", "weft-import.txt", "genai_config.json"):
+        halved(one(f"imports/*/{name}"))
+        assert answer(weft, large, cache) == good
+    one("imports/*/model.onnx.data").unlink()
+    assert answer(weft, large, cache) == good
+
+
+def test_many_first_runs_at_once_answer_alike_and_leave_one_copy(weft, large, tmp_path):
+    cache = tmp_path / "cache"
+    with ThreadPoolExecutor(6) as pool:
+        answers = list(pool.map(lambda _: answer(weft, large, cache), range(6)))
+    assert all(a == answers[0] for a in answers)
+    assert len(list(cache.glob("imports/*"))) == 1 and not [p for p in cache.rglob("*") if ".partial-" in p.name or ".weft-" in p.name]
