@@ -222,6 +222,16 @@ static weft_status place_port(wf_lowering *l, int32_t value, wf_axis axis, int32
   return WEFT_OK;
 }
 
+/* The callers' buffers have the port's width: what is computed must have it too. */
+weft_status wf_lower_vocab(wf_lowering *l, int64_t width, weft_error *err) {
+  wf_component_info *info = &l->c->info;
+  if (info->vocab == 0) info->vocab = width;
+  if (info->vocab == width) return WEFT_OK;
+  return wf_fail(err, WEFT_PACKAGE_INVALID, "export the model again",
+                 "the logits are declared %lld wide, but %lld are computed", (long long)info->vocab,
+                 (long long)width);
+}
+
 static weft_status finish_logits(wf_lowering *l, weft_error *err) {
   wf_component *c = l->c;
   const int32_t value = c->packed.logits;
@@ -231,6 +241,7 @@ static weft_status finish_logits(wf_lowering *l, weft_error *err) {
     return wf_fail(err, WEFT_UNSUPPORTED, "",
                    "the logits of the packed graph are not one row a token");
   }
+  WF_RETURN_IF_ERROR(wf_lower_vocab(l, p.width, err));
   wf_step s = {.fn = wf_step_store_logits,
                .split = WF_SPLIT_ROWS,
                .axis = WF_AXIS_SELECTED,

@@ -57,6 +57,8 @@ bool wf_lower_find(const wf_lowering *l, int32_t value, wf_place *place);
 /* A constant of n numbers as fp32; *result NULL for an absent one. False when it is not constant.
  */
 bool wf_lower_const(wf_lowering *l, int32_t value, int64_t n, const float **result);
+/* Sets or checks the width of the logits. */
+weft_status wf_lower_vocab(wf_lowering *l, int64_t width, weft_error *err) WF_NODISCARD;
 /* A new slot for a value, as rows. */
 weft_status wf_lower_place(wf_lowering *l, int32_t value, wf_axis axis, int64_t width,
                            wf_place *place, weft_error *err) WF_NODISCARD;

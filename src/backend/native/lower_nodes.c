@@ -97,6 +97,7 @@ weft_status wf_lower_linear(wf_lowering *l, const wf_node *n, bool *is_done, wef
                .width = w->n};
   s.as.linear.weight = use.weight;
   if (!use.is_merged && out == l->c->packed.logits && axis == WF_AXIS_SELECTED) {
+    WF_RETURN_IF_ERROR(wf_lower_vocab(l, w->n, err));
     s.fn = wf_step_head;
     s.as.linear.is_head = true;
     l->head_done = true;
