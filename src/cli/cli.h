@@ -74,6 +74,10 @@ void cli_err(const char *fmt, ...) WF_PRINTF(1, 2);
 void cli_process_init(void); /* file descriptors, LC_CTYPE, signals */
 /* What SIGINT cancels; NULL: it ends the program with 130. */
 void cli_interrupt_target(weft_cancel *c);
+/* What stdout gets (static text, NULL: nothing) when SIGINT ends the program without a target. */
+void cli_interrupt_text(const char *text);
+/* At the prompt of a chat SIGINT drops the line and says how to leave. */
+void cli_interrupt_at_prompt(bool yes);
 bool cli_was_interrupted(void);
 void cli_interrupt_clear(void);
 

@@ -5,20 +5,31 @@
 #include "base/file.h"
 #include "cli/cli.h"
 
-static weft_status find_port(const weft_graph *g, wf_str name, weft_tensor *port, weft_error *err) {
+/* The length of the longest input name that `text` begins with and '=' follows; 0: none. */
+static size_t find_port(const weft_graph *g, const char *text, weft_tensor *port) {
+  size_t best = 0;
   for (size_t i = 0; i < weft_graph_n_inputs(g); i++) {
-    *port = (weft_tensor){.struct_size = sizeof *port};
-    weft_graph_input(g, i, port);
-    if (wf_str_is(name, port->name)) return WEFT_OK;
+    weft_tensor candidate = {.struct_size = sizeof candidate};
+    weft_graph_input(g, i, &candidate);
+    const size_t n = strlen(candidate.name);
+    if (n > best && strncmp(text, candidate.name, n) == 0 && text[n] == '=') {
+      best = n;
+      *port = candidate;
+    }
   }
+  return best;
+}
+
+static weft_status fail_no_port(const weft_graph *g, const char *text, weft_error *err) {
   wf_buf names = {0};
   for (size_t i = 0; i < weft_graph_n_inputs(g); i++) {
-    weft_graph_input(g, i, port);
-    wf_buf_printf(&names, "%s%s", i ? ", " : "", port->name);
+    weft_tensor port = {.struct_size = sizeof port};
+    weft_graph_input(g, i, &port);
+    wf_buf_printf(&names, "%s%s", i ? ", " : "", port.name);
   }
   const weft_status st = wf_fail(err, WEFT_INVALID_ARGUMENT, "name one of the graph's inputs",
-                                 "the graph has no input '%.*s'; it has %s", (int)name.n, name.at,
-                                 names.at ? names.at : "none");
+                                 "the graph has no input '%.*s'; it has %s",
+                                 (int)strcspn(text, "="), text, names.at ? names.at : "none");
   wf_buf_deinit(&names);
   return st;
 }
@@ -26,13 +37,13 @@ static weft_status find_port(const weft_graph *g, wf_str name, weft_tensor *port
 /* "NAME=FILE.npy" or "NAME=VALUE". A name may hold '=', so the longest port that fits is meant. */
 static weft_status read_input(const weft_graph *g, const char *text, cli_array *a, weft_tensor *t,
                               weft_error *err) {
-  const char *equals = strchr(text, '=');
-  if (!equals) {
+  if (!strchr(text, '=')) {
     return wf_fail(err, WEFT_INVALID_ARGUMENT, "write --input NAME=FILE.npy or NAME=VALUE",
                    "'%s' names no value", text);
   }
-  WF_RETURN_IF_ERROR(find_port(g, (wf_str){text, (size_t)(equals - text)}, t, err));
-  const char *value = equals + 1;
+  const size_t n_name = find_port(g, text, t);
+  if (n_name == 0) return fail_no_port(g, text, err);
+  const char *value = text + n_name + 1;
   if (wf_str_ends(wf_str_of(value), WF_STR(".npy"))) {
     WF_RETURN_IF_ERROR(cli_npy_read(value, a, err));
     /* NumPy has no code for bfloat16 and the 8-bit floats: their bits come as unsigned integers */

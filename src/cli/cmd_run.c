@@ -14,6 +14,13 @@ typedef struct run_arguments {
   bool raw, json;
 } run_arguments;
 
+/* What --json prints when it is interrupted while the model loads. */
+static const char nothing_yet[] =
+    "{\"prompt_ids\": [], \"output_ids\": [], \"text\": \"\", \"finish_reason\": \"cancelled\", "
+    "\"usage\": {\"prompt_tokens\": 0, \"completion_tokens\": 0, \"cached_tokens\": 0}, "
+    "\"timings\": {\"load_ms\": 0.0, \"prefill_ms\": 0.0, \"decode_ms\": 0.0, "
+    "\"prefill_tokens_per_second\": 0.0, \"decode_tokens_per_second\": 0.0}}\n";
+
 typedef struct answer_sink {
   wf_buf *keep; /* the whole text; NULL: not wanted */
   bool is_streamed;
@@ -78,12 +85,12 @@ static void add_ms(wf_buf *b, const char *name, double v) {
   wf_buf_add_f64(b, (double)(int64_t)(v * 1000 + 0.5) / 1000); /* to the microsecond */
 }
 
-static void print_json(weft_model *model, const weft_generation *g, const weft_result *r,
-                       wf_buf *text, wf_buf *logprobs, const weft_error *err, weft_status st) {
+/* tokens: the prompt's ids and the answer's behind them. */
+static void print_json(weft_model *model, const int32_t *tokens, const weft_result *r, wf_buf *text,
+                       wf_buf *logprobs, const weft_error *err, weft_status st) {
   wf_buf b = {0};
   weft_model_info info = {.struct_size = sizeof info};
   weft_model_describe(model, &info);
-  const int32_t *tokens = weft_generation_tokens(g);
   const size_t n_prompt = (size_t)r->prompt_tokens, n_answer = (size_t)r->completion_tokens;
   const double prompt_run = (double)(r->prompt_tokens - r->cached_tokens);
   wf_buf_puts(&b, "{\"prompt_ids\": ");
@@ -202,11 +209,13 @@ static int one_shot(const cli_command *c, weft_model *model, const run_arguments
   if (st == WEFT_OK) {
     cancel = weft_generation_cancel_handle(g);
     cli_interrupt_target(cancel);
+    cli_interrupt_text(NULL);
     st = weft_generation_append(g, ids, n, &err);
     if (st == WEFT_CANCELLED) {
       code = CLI_INTERRUPTED;
       result.finish = WEFT_FINISH_CANCELLED;
-      if (a->json) print_json(model, g, &result, &text, NULL, &err, st);
+      result.prompt_tokens = (int64_t)n;
+      if (a->json) print_json(model, ids, &result, &text, sink.logprobs, &err, st);
       goto out;
     }
   }
@@ -216,7 +225,7 @@ static int one_shot(const cli_command *c, weft_model *model, const run_arguments
   }
   st = weft_generation_run(g, on_token, &sink, &result, &err);
   if (a->json)
-    print_json(model, g, &result, &text, sink.logprobs, &err, st);
+    print_json(model, weft_generation_tokens(g), &result, &text, sink.logprobs, &err, st);
   else if (text.n && text.at[text.n - 1] != '\n')
     cli_puts("\n");
   if (st == WEFT_CANCELLED)
@@ -283,11 +292,17 @@ int cmd_run(const cli_command *c, int argc, char **argv) {
                        : cli_usage(c, "give one of -p, -f, --messages and --ids");
     goto out;
   }
+  if (a.system && (a.messages || a.ids || a.raw)) {
+    code =
+        cli_usage(c, "--system goes with the chat template, not with --messages, --ids or --raw");
+    goto out;
+  }
   if (a.json && n_prompts == 0) {
     code = cli_usage(c, "--json wants a prompt (-p, -f, --messages or --ids)");
     goto out;
   }
   cli_model_take(&mo, false, &model_options);
+  if (a.json) cli_interrupt_text(nothing_yet);
   if (weft_model_open(&model, rest.at[0], &model_options, &err) != WEFT_OK) {
     code = cli_fail(&err);
     goto out;

@@ -216,6 +216,26 @@ static bool put_element(int dtype, wf_str text, unsigned char *at, size_t *size)
   return false;
 }
 
+/* Axes of a known extent keep it; the last of the others takes what is left, the rest are 1. Values
+ * that do not fit lie on the last axis, and the graph says what it wants instead. */
+static void shape_values(const weft_tensor *port, int64_t n, cli_array *a) {
+  int64_t known = 1;
+  int open_axis = -1;
+  a->rank = port->rank > 0 ? port->rank : n > 1 ? 1 : 0;
+  for (int d = 0; d < a->rank && d < 8; d++) {
+    const int64_t extent = port->rank > 0 ? port->dims[d] : -1;
+    a->dims[d] = extent > 0 && extent <= n ? extent : 1;
+    known *= a->dims[d] <= n / known ? a->dims[d] : 1;
+    if (extent < 0) open_axis = d;
+  }
+  if (a->rank == 0 || (open_axis < 0 && known == n)) return;
+  if (open_axis >= 0 && n % known == 0) {
+    a->dims[open_axis] = n / known;
+    return;
+  }
+  for (int d = 0; d < a->rank && d < 8; d++) a->dims[d] = d == a->rank - 1 ? n : 1;
+}
+
 weft_status cli_array_parse(const char *text, const weft_tensor *port, cli_array *a,
                             weft_error *err) {
   size_t n = 1;
@@ -236,12 +256,10 @@ weft_status cli_array_parse(const char *text, const weft_tensor *port, cli_array
     if (p[len] == '\0') break;
     p += len + 1;
   }
-  /* the values fill the last axis; axes before it are 1 */
   if (port->rank == 0 && n > 1) {
     return wf_fail(err, WEFT_INVALID_ARGUMENT, "give one value", "input '%s' is a scalar",
                    port->name);
   }
-  a->rank = port->rank > 0 ? port->rank : n > 1 ? 1 : 0;
-  for (int d = 0; d < a->rank && d < 8; d++) a->dims[d] = d == a->rank - 1 ? (int64_t)n : 1;
+  shape_values(port, (int64_t)n, a);
   return WEFT_OK;
 }

@@ -84,12 +84,24 @@ void cli_log_line(void *user, int level, const char *line) {
 /* ---- signals ---- */
 
 static weft_cancel *_Atomic interrupt_target;
-static volatile sig_atomic_t was_interrupted;
+static const char *_Atomic interrupt_text;
+static volatile sig_atomic_t was_interrupted, is_at_prompt;
 
 static void on_interrupt(int signal_number) {
   (void)signal_number;
   weft_cancel *c = atomic_load(&interrupt_target);
-  if (!c || was_interrupted) _exit(CLI_INTERRUPTED); /* a second Ctrl-C means it */
+  if (is_at_prompt) { /* one that meant the answer which has just ended must lose no conversation */
+    static const char hint[] = "\n(/exit or Ctrl-D leaves)\n";
+    const ssize_t ignored = write(STDERR_FILENO, hint, sizeof hint - 1);
+    (void)ignored;
+    was_interrupted = 1;
+    return;
+  }
+  if (!c || was_interrupted) { /* a second one means it */
+    const char *last = atomic_load(&interrupt_text);
+    if (last && !c) cli_out(last, strlen(last)); /* write(2) alone: safe in a handler */
+    _exit(CLI_INTERRUPTED);
+  }
   was_interrupted = 1;
   weft_cancel_request(c);
 }
@@ -106,6 +118,8 @@ static void on_bus_error(int signal_number) {
 }
 
 void cli_interrupt_target(weft_cancel *c) { atomic_store(&interrupt_target, c); }
+void cli_interrupt_text(const char *text) { atomic_store(&interrupt_text, text); }
+void cli_interrupt_at_prompt(bool yes) { is_at_prompt = yes; }
 bool cli_was_interrupted(void) { return was_interrupted != 0; }
 void cli_interrupt_clear(void) { was_interrupted = 0; }
 

@@ -234,28 +234,77 @@ static int turn(repl *r, const wf_buf *line) {
   int code = 0;
   if (!r->chat->is_raw && !add_message(r, "user", line->at, line->n)) return cli_fail_memory();
   weft_status st = prompt(r, line, &n_cached, &err);
+  /* an interrupt that came as the last answer ended was not meant for this one */
+  if (st == WEFT_CANCELLED && !cli_was_interrupted()) st = prompt(r, line, &n_cached, &err);
   const size_t n_messages = json_array_size(r->messages);
   if (st != WEFT_OK) {
     if (n_messages) json_array_remove(r->messages, n_messages - 1); /* the turn never was */
-    cli_interrupt_clear();
-    return st == WEFT_CANCELLED ? 0 : cli_fail(&err);
+    return st == WEFT_CANCELLED ? CLI_INTERRUPTED : cli_fail(&err);
   }
   r->last = (weft_result){.struct_size = sizeof r->last};
   st = cli_stream_answer(r->chat->generation, &answer, &r->last, &err);
   cli_puts("\n");
-  if (st != WEFT_OK && st != WEFT_CANCELLED) code = cli_fail(&err);
+  if (st == WEFT_CANCELLED)
+    code = CLI_INTERRUPTED;
+  else if (st != WEFT_OK)
+    code = cli_fail(&err);
   if (!r->chat->is_raw && !add_message(r, "assistant", answer.at ? answer.at : "", answer.n)) {
     code = cli_fail_memory();
   }
-  cli_interrupt_clear();
   wf_buf_deinit(&answer);
   return code;
 }
 
-int cli_repl(cli_chat *chat) {
+/* On a terminal whatever begins with '/' is a command; from a pipe only the commands' own words,
+ * since a line that happens to begin so is a turn. */
+static bool is_command(const repl *r, const char *line) {
+  static const char *const words[] = {"/reset", "/save",  "/load", "/system",
+                                      "/set",   "/stats", "/exit"};
+  if (line[0] != '/') return false;
+  if (r->is_terminal) return true;
+  const size_t n = strcspn(line, " ");
+  for (size_t i = 0; i < WF_ARRAY_LEN(words); i++) {
+    if (strlen(words[i]) == n && memcmp(words[i], line, n) == 0) return true;
+  }
+  return false;
+}
+
+/* Lines until the end of input, /exit, or an interrupt of a script. Returns the exit code: of a
+ * script the first failure's, of a person 0. */
+static int converse(repl *r, weft_cancel *cancel) {
   int code = 0;
-  weft_error err = {0};
   wf_buf line = {0};
+  while (cli_out_close(0) == 0) {
+    cli_interrupt_clear();
+    cli_interrupt_at_prompt(r->is_terminal);
+    cli_interrupt_target(NULL);
+    if (!read_line(r, &line)) {
+      if (r->is_terminal && cli_was_interrupted()) continue; /* the line was given up */
+      break;
+    }
+    if (line.failed) {
+      code = cli_fail_memory();
+      break;
+    }
+    cli_interrupt_clear();
+    cli_interrupt_target(cancel);
+    cli_interrupt_at_prompt(false);
+    if (line.n == 0) continue;
+    if (is_command(r, line.at)) {
+      if (!command(r, line.at)) break;
+      continue;
+    }
+    const int failed = turn(r, &line);
+    if (r->is_terminal) continue;
+    if (code == 0) code = failed;
+    if (failed == CLI_INTERRUPTED) break;
+  }
+  wf_buf_deinit(&line);
+  return code;
+}
+
+int cli_repl(cli_chat *chat) {
+  weft_error err = {0};
   repl r = {.chat = chat,
             .messages = json_array(),
             .is_terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)};
@@ -268,33 +317,11 @@ int cli_repl(cli_chat *chat) {
   reset(&r);
   if (r.is_terminal)
     cli_err("/exit or Ctrl-D leaves, /help lists commands, Ctrl-C ends an answer\n");
-  while (cli_out_close(0) == 0) {
-    cli_interrupt_target(r.is_terminal ? NULL : cancel);
-    if (!read_line(&r, &line)) break;
-    if (line.failed) {
-      code = cli_fail_memory();
-      break;
-    }
-    if (line.n == 0) continue;
-    if (line.at[0] == '/' && r.is_terminal) {
-      if (!command(&r, line.at)) break;
-      continue;
-    }
-    if (line.at[0] == '/' &&
-        (strncmp(line.at, "/save ", 6) == 0 || strncmp(line.at, "/load ", 6) == 0 ||
-         strcmp(line.at, "/reset") == 0 || strncmp(line.at, "/system", 7) == 0 ||
-         strncmp(line.at, "/set ", 5) == 0 || strcmp(line.at, "/stats") == 0 ||
-         strcmp(line.at, "/exit") == 0)) {
-      if (!command(&r, line.at)) break;
-      continue;
-    }
-    cli_interrupt_target(cancel);
-    code = turn(&r, &line);
-  }
+  const int code = converse(&r, cancel);
+  cli_interrupt_at_prompt(false);
   cli_interrupt_target(NULL);
   weft_cancel_release(cancel);
   weft_generation_close(chat->generation);
   json_decref(r.messages);
-  wf_buf_deinit(&line);
   return code;
 }
