@@ -33,9 +33,9 @@ static void use(const wf_tokenizer *t) {
       check((size_t)e.ids[i] < wf_tokenizer_vocab_size(t));
       check(e.spans[i].byte_begin <= sizeof text && e.spans[i].byte_end <= sizeof text);
       check(!content || !control[e.ids[i]] || e.ids[i] == wf_tokenizer_role_id(t, WF_TOKEN_UNK));
-      (void)wf_detokenizer_feed(d, e.ids[i], &stream, &err);
+      check(wf_detokenizer_feed(d, e.ids[i], &stream, &err) == WEFT_OK);
     }
-    (void)wf_detokenizer_finish(d, &stream, &err);
+    check(wf_detokenizer_finish(d, &stream, &err) == WEFT_OK);
     if (wf_tokenizer_decode(t, e.ids, e.n_ids, false, &whole, &err) == WEFT_OK && whole.n) {
       check(wf_utf8_is_valid(whole.at, whole.n));
     }
