@@ -37,10 +37,6 @@ static weft_status fail_no_port(const weft_graph *g, const char *text, weft_erro
 /* "NAME=FILE.npy" or "NAME=VALUE". A name may hold '=', so the longest port that fits is meant. */
 static weft_status read_input(const weft_graph *g, const char *text, cli_array *a, weft_tensor *t,
                               weft_error *err) {
-  if (!strchr(text, '=')) {
-    return wf_fail(err, WEFT_INVALID_ARGUMENT, "write --input NAME=FILE.npy or NAME=VALUE",
-                   "'%s' names no value", text);
-  }
   const size_t n_name = find_port(g, text, t);
   if (n_name == 0) return fail_no_port(g, text, err);
   const char *value = text + n_name + 1;
@@ -61,22 +57,47 @@ static weft_status read_input(const weft_graph *g, const char *text, cli_array *
   return WEFT_OK;
 }
 
-static weft_status write_outputs(const char *dir, const weft_tensor *outputs, size_t n,
-                                 weft_error *err) {
-  WF_RETURN_IF_ERROR(wf_path_make_dirs(dir, false, err));
+/* NAME.npy with '/' written '_'. Owner: the caller (wf_free); NULL: no memory. */
+static char *file_name(const char *output) {
+  wf_buf name = {0};
+  for (const char *p = output; *p; p++) wf_buf_putc(&name, *p == '/' ? '_' : *p);
+  wf_buf_puts(&name, ".npy");
+  return wf_buf_take(&name);
+}
+
+/* Two outputs such as a/b and a_b would be written over one another. */
+static weft_status check_names(char *const *names, const weft_tensor *outputs, size_t n,
+                               weft_error *err) {
   for (size_t i = 0; i < n; i++) {
-    if (!outputs[i].name) continue;
-    wf_buf name = {0};
-    for (const char *p = outputs[i].name; *p; p++) wf_buf_putc(&name, *p == '/' ? '_' : *p);
-    wf_buf_puts(&name, ".npy");
-    char *path = name.failed ? NULL : wf_path_join(dir, name.at);
-    const weft_status st =
-        path ? cli_npy_write(path, &outputs[i], err) : wf_fail_memory(err, 0, "a path");
-    wf_free(path);
-    wf_buf_deinit(&name);
-    if (st != WEFT_OK) return st;
+    if (!names[i]) return wf_fail_memory(err, 0, "a path");
+    for (size_t k = 0; k < i; k++) {
+      if (strcmp(names[i], names[k]) != 0) continue;
+      return wf_fail(err, WEFT_INVALID_ARGUMENT, "rename one of the outputs in the graph",
+                     "outputs '%s' and '%s' would both be written to '%s'", outputs[k].name,
+                     outputs[i].name, names[i]);
+    }
   }
   return WEFT_OK;
+}
+
+static weft_status write_outputs(const char *dir, const weft_tensor *outputs, size_t n,
+                                 weft_error *err) {
+  weft_status st = WEFT_OK;
+  char **names = wf_calloc(n + 1, sizeof *names);
+  if (!names) return wf_fail_memory(err, 0, "paths");
+  for (size_t i = 0; i < n; i++) names[i] = file_name(outputs[i].name ? outputs[i].name : "");
+  WF_TRY(check_names(names, outputs, n, err));
+  WF_TRY(wf_path_make_dirs(dir, false, err));
+  for (size_t i = 0; i < n; i++) {
+    char *path = wf_path_join(dir, names[i]);
+    st = path ? cli_npy_write(path, &outputs[i], err) : wf_fail_memory(err, 0, "a path");
+    wf_free(path);
+    WF_TRY(st);
+  }
+out:
+  for (size_t i = 0; i < n; i++) wf_free(names[i]);
+  wf_free(names);
+  return st;
 }
 
 int cmd_exec(const cli_command *c, int argc, char **argv) {
@@ -104,6 +125,11 @@ int cmd_exec(const cli_command *c, int argc, char **argv) {
   if (code >= 0) goto out;
   if (rest.n != 1 || !dir) {
     code = cli_usage(c, rest.n != 1 ? "name one model" : "--output-dir is missing");
+    goto out;
+  }
+  for (size_t i = 0; i < inputs.n; i++) {
+    if (strchr(inputs.at[i], '=')) continue;
+    code = cli_usage(c, "--input wants NAME=FILE.npy or NAME=VALUE, not '%s'", inputs.at[i]);
     goto out;
   }
   cli_model_take(&mo, true, &options);

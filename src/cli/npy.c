@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* NumPy's .npy files, versions 1 to 3 (numpy.lib.format): a magic, a header that is a Python
- * literal, data. Little-endian, C order or Fortran order of rank below 2. */
+ * literal, data. Little-endian, C or Fortran order. */
 #include <math.h>
 #include <string.h>
 
@@ -61,6 +61,18 @@ static bool read_shape(const char *at, cli_array *a) {
   }
 }
 
+/* Elements whose first axis runs fastest, into the order in which the last one does. */
+static void copy_fortran(cli_array *a, size_t size, const char *from, size_t n) {
+  int64_t at[8] = {0};
+  char *to = a->data;
+  for (size_t i = 0; i < n; i++) {
+    size_t place = 0;
+    for (int d = a->rank; d-- > 0;) place = place * (size_t)a->dims[d] + (size_t)at[d];
+    memcpy(to + i * size, from + place * size, size);
+    for (int d = a->rank; d-- > 0 && ++at[d] == a->dims[d];) at[d] = 0;
+  }
+}
+
 weft_status cli_npy_read(const char *path, cli_array *a, weft_error *err) {
   weft_status st = WEFT_OK;
   char *bytes = NULL, *header = NULL;
@@ -98,10 +110,6 @@ weft_status cli_npy_read(const char *path, cli_array *a, weft_error *err) {
     st = fail(err, path, "its element type, order or shape is not one weft reads");
     goto out;
   }
-  if (strncmp(order, "True", 4) == 0 && a->rank > 1) {
-    st = fail(err, path, "it is in Fortran order (save numpy.ascontiguousarray of it)");
-    goto out;
-  }
   for (int d = 0; d < a->rank; d++) {
     if (!wf_size_mul(count, (size_t)a->dims[d], &count)) {
       st = fail(err, path, "its shape overflows");
@@ -117,6 +125,8 @@ weft_status cli_npy_read(const char *path, cli_array *a, weft_error *err) {
   a->data = wf_alloc(n_bytes);
   if (!a->data)
     st = wf_fail_memory(err, n_bytes, "a tensor");
+  else if (n_bytes && a->rank > 1 && strncmp(order, "True", 4) == 0)
+    copy_fortran(a, types[t].size, bytes + at, count);
   else if (n_bytes)
     memcpy(a->data, bytes + at, n_bytes);
 out:
