@@ -13,7 +13,7 @@ enum { WF_USE_BUSY = 1, WF_USE_CLOSED = 2 };
 struct weft_generation {
   weft_model *model;   /* held */
   weft_cancel *cancel; /* held */
-  atomic_uint use;      /* WF_USE_ flags; both in one word, so that exactly one thread frees */
+  atomic_uint use;     /* WF_USE_ flags; both in one word, so that exactly one thread frees */
   bool in_callback;
   weft_generation_options options;
   WF_VEC(int32_t) tokens;

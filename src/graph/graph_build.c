@@ -256,8 +256,7 @@ static weft_status add_subgraphs(builder *b, scope *s, wf_node *n) {
 static weft_status add_node(builder *b, scope *s, const wf_onnx_node *on, int32_t *ids) {
   if (on->n_outputs == 0) {
     return wf_fail(b->err, WEFT_PACKAGE_INVALID, "export the model again",
-                   "node '%.*s' (%.*s) has no output", NAME_ARGS(on->name),
-                   NAME_ARGS(on->op_type));
+                   "node '%.*s' (%.*s) has no output", NAME_ARGS(on->name), NAME_ARGS(on->op_type));
   }
   WF_RETURN_IF_ERROR(input_ids(b, s, on, ids));
   int32_t *outs = ids + on->n_inputs;
