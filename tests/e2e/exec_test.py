@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""weft exec and weft logits: names, values and .npy files."""
+import pytest
+
+from chain_model import A, B, VOCAB, Chain, np, onnx
+
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+BIAS = np.asarray([[1, 2, 3], [4, 5, 6]], np.float32)
+
+
+@pytest.fixture
+def odd(tmp_path):
+    """Names with '=', '/' and ':', a scalar, and outputs of several types."""
+    h, t = onnx.helper, onnx.TensorProto
+    nodes = [h.make_node("Add", ["a=b/c", "x"], ["s/um:0"]), h.make_node("Cast", ["s/um:0"], ["half"], to=t.FLOAT16),
+             h.make_node("Greater", ["a=b/c", "x"], ["more"]), h.make_node("Shape", ["x"], ["shape"]),
+             h.make_node("ReduceSum", ["x"], ["sum"], keepdims=0), h.make_node("Identity", ["a"], ["copy"])]
+    types = [("s/um:0", t.FLOAT), ("half", t.FLOAT16), ("more", t.BOOL), ("shape", t.INT64), ("sum", t.FLOAT), ("copy", t.INT64)]
+    graph = h.make_graph(nodes, "odd", [h.make_tensor_value_info("a=b/c", t.FLOAT, [2, 3]),
+                                        h.make_tensor_value_info("x", t.FLOAT, ["n", 3]),
+                                        h.make_tensor_value_info("a", t.INT64, [])],
+                         [h.make_tensor_value_info(n, k, None) for n, k in types])
+    path = tmp_path / "odd é.onnx"
+    onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_every_output_is_written_under_its_name(weft, odd, tmp_path, order):
+    np.save(tmp_path / "x.npy", np.asarray(X, order=order))
+    out = tmp_path / "out" / "数据"
+    weft("exec", odd, "--input", "a=b/c=1,2,3,4,5,6", "--input", f"x={tmp_path / 'x.npy'}", "--input", "a=-7",
+         "--output-dir", out, check=0)
+    got = {p.name: np.load(p) for p in out.iterdir()}
+    want = {"s_um:0.npy": X + BIAS, "half.npy": (X + BIAS).astype(np.float16), "more.npy": BIAS > X,
+            "shape.npy": np.asarray([2, 3]), "sum.npy": np.float32(15), "copy.npy": np.int64(-7)}
+    assert set(got) == set(want)
+    for name, value in want.items():
+        assert got[name].dtype == np.asarray(value).dtype and got[name].shape == np.asarray(value).shape, name
+        assert np.array_equal(got[name], value), name
+
+
+def test_values_take_the_shape_that_the_graph_leaves_open(weft, odd, tmp_path):
+    weft("exec", odd, "--input", "a=b/c=1,2,3,4,5,6", "--input", "x=0,1,2,3,4,5", "--input", "a=1", "--output-dir", tmp_path / "o",
+         check=0)
+    assert np.array_equal(np.load(tmp_path / "o" / "s_um:0.npy"), X + BIAS)
+
+
+@pytest.mark.parametrize("inputs,named", [
+    (["nope=1"], b"nope"), (["a=1.5"], b"1.5"), (["a=1", "x=missing.npy"], b"missing.npy"), (["a=1", "a=b/c=1,2"], b"a=b/c"),
+    (["a=1", "a=b/c=1,2,3,4,5,6"], b"'x'"),
+])
+def test_a_wrong_input_is_an_error_that_names_it(weft, odd, tmp_path, inputs, named):
+    r = weft("exec", odd, *[w for i in inputs for w in ("--input", i)], "--output-dir", tmp_path / "o")
+    assert 3 <= r.returncode <= 120 and named in r.stderr
+    assert not (tmp_path / "o").exists()
+
+
+def test_an_input_without_a_value_is_a_usage_error(weft, odd, tmp_path):
+    assert b"--input" in weft("exec", odd, "--input", "a", "--output-dir", tmp_path / "o", check=2).stderr
+
+
+def test_outputs_that_would_share_a_file_are_refused(weft, tmp_path):
+    h, t = onnx.helper, onnx.TensorProto
+    graph = h.make_graph([h.make_node("Identity", ["x"], ["p/q"]), h.make_node("Neg", ["x"], ["p_q"])], "twins",
+                         [h.make_tensor_value_info("x", t.FLOAT, [1])],
+                         [h.make_tensor_value_info(n, t.FLOAT, [1]) for n in ("p/q", "p_q")])
+    path = tmp_path / "twins.onnx"
+    onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=8), path)
+    r = weft("exec", path, "--input", "x=1", "--output-dir", tmp_path / "o")
+    assert 3 <= r.returncode <= 120 and b"p/q" in r.stderr and b"p_q" in r.stderr
+
+
+def test_logits_have_a_row_for_each_token(weft, tmp_path):
+    chain = Chain(tmp_path / "chain").follow(A, B)
+    out = tmp_path / "l.npy"
+    weft("logits", chain.write(), "--ids", f"{A},{B}", "--output", out, check=0)
+    logits = np.load(out)
+    assert logits.dtype == np.float32 and logits.shape == (2, VOCAB)
+    assert np.array_equal(logits, chain.table[[A, B]])
+
+
+def test_a_device_is_written_and_stays_one(weft, tmp_path):
+    package = Chain(tmp_path / "chain").write()
+    r = weft("logits", package, "--ids", f"{A}", "--output", "/dev/stdout", check=0)
+    assert r.stdout[:6] == b"\x93NUMPY" and len(r.stdout) == 128 + VOCAB * 4
+    r = weft("logits", package, "--ids", f"{A}", "--output", "/dev/full")
+    assert 3 <= r.returncode <= 120 and b"/dev/full" in r.stderr
