@@ -86,7 +86,7 @@ def main():
     for name, symmetric in (("model_q4", True), ("model_q4_asymmetric", False)):
         if name in wanted:
             from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
-            q = MatMulNBitsQuantizer(folded(full), 32, symmetric, accuracy_level=4)
+            q = MatMulNBitsQuantizer(folded(full), block_size=32, is_symmetric=symmetric, accuracy_level=4)
             q.process()
             save(q.model.model, full.with_stem(name))
     if "model_quantized" in wanted:

@@ -104,6 +104,23 @@ weft_status wf_lower_emit(wf_lowering *l, wf_step *s, weft_error *err) {
   return WEFT_OK;
 }
 
+bool wf_lower_pack_too(wf_lowering *l, const wf_place *x, int32_t slot) {
+  wf_step *s = l->steps.n ? &l->steps.at[l->steps.n - 1] : NULL;
+  if (!s || (s->fn != wf_step_norm && s->fn != wf_step_glu) || s->packs || s->axis != x->axis ||
+      s->out[0].slot != x->loc.slot || s->out[0].column != x->loc.column) {
+    return false;
+  }
+  for (int32_t i = s->n_out; i < 2; i++) s->out[i] = (wf_loc){-1, 0};
+  s->packs = true;
+  s->n_out = 3;
+  s->out[2] = (wf_loc){slot, 0};
+  /* Nobody has touched the slot yet, so the step needs no other barrier than it has. */
+  for (int size = 0; size < WF_RUN_SIZES; size++) touch_of(l, slot, size)->written |= class_of(s);
+  l->slots.at[slot].is_private = true;
+  l->slots.at[slot].first = l->slots.at[slot].last = l->epoch[WF_RUN_SMALL];
+  return true;
+}
+
 /* ---- places ---------------------------------------------------------------------------------- */
 
 bool wf_lower_rows(wf_lowering *l, int32_t value, wf_axis *axis, int64_t *width) {

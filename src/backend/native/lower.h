@@ -50,6 +50,9 @@ typedef struct wf_lowering {
 int32_t wf_lower_slot(wf_lowering *l, wf_axis axis, int64_t width,
                       uint32_t elem); /* -1: no memory */
 weft_status wf_lower_emit(wf_lowering *l, wf_step *s, weft_error *err) WF_NODISCARD;
+/* Lets the step just emitted pack its rows, which lie at `x`, into a fresh slot; false: it can't.
+ */
+bool wf_lower_pack_too(wf_lowering *l, const wf_place *x, int32_t slot);
 /* Axis and width of a value whose rows are tokens; false for any other. */
 bool wf_lower_rows(wf_lowering *l, int32_t value, wf_axis *axis, int64_t *width);
 /* The place of a value as fp32 rows; false when it has none. */

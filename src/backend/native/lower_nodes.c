@@ -26,6 +26,7 @@ static weft_status shared_act(wf_lowering *l, const wf_place *x, const wf_act_ki
   l->slots.at[*slot].act = *kind;
   const wf_shared_act a = {x->loc, *kind, *slot};
   if (!wf_vec_push(&l->acts, a)) return no_memory(err);
+  if (wf_lower_pack_too(l, x, *slot)) return WEFT_OK;
   wf_step s = {.fn = wf_step_act_pack,
                .split = WF_SPLIT_ROWS,
                .axis = x->axis,

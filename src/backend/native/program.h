@@ -126,6 +126,7 @@ struct wf_step {
   wf_axis axis;
   bool barrier_before; /* in a run of many rows */
   bool barrier_small;  /* in a small run */
+  bool packs;          /* a norm or GLU: out[2] takes out[0] once more, packed for products */
   int32_t n_in, n_out;
   wf_loc in[6], out[3];
   int64_t width; /* elements a row of the main operand */

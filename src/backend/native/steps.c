@@ -35,11 +35,17 @@ void wf_step_gather(wf_exec *x, const wf_step *s, const wf_member *m) {
   }
 }
 
-void wf_step_norm(wf_exec *x, const wf_step *s, const wf_member *m) {
+/* Rows of `from` as the products that read them want them. */
+static void pack_rows(wf_exec *x, const wf_step *s, span r, wf_loc from, int32_t to) {
+  const int64_t total = s->axis == WF_AXIS_SELECTED ? x->n_selected : x->n_tokens;
+  /* wf_act_pack wants row 0's address. */
+  wf_act_pack(&x->c->slots[to].act, x->level, total, r.begin, r.end, at(x, from, 0), ld(x, from),
+              x->slots[to]);
+}
+
+static void norm_rows(const wf_exec *x, const wf_step *s, span r) {
   const wf_norm_step *p = &s->as.norm;
-  const span r = rows_of(x, s, m);
   const int64_t n_rows = r.end - r.begin;
-  if (n_rows == 0) return;
   const float *in = at(x, s->in[0], r.begin);
   int64_t ld_in = ld(x, s->in[0]);
   float *y = at(x, s->out[0], r.begin);
@@ -78,14 +84,16 @@ void wf_step_norm(wf_exec *x, const wf_step *s, const wf_member *m) {
   }
 }
 
+void wf_step_norm(wf_exec *x, const wf_step *s, const wf_member *m) {
+  const span r = rows_of(x, s, m);
+  if (r.begin == r.end) return;
+  norm_rows(x, s, r);
+  if (s->packs) pack_rows(x, s, r, s->out[0], s->out[2].slot);
+}
+
 void wf_step_act_pack(wf_exec *x, const wf_step *s, const wf_member *m) {
   const span r = rows_of(x, s, m);
-  const wf_slot *slot = &x->c->slots[s->out[0].slot];
-  const int64_t total = s->axis == WF_AXIS_SELECTED ? x->n_selected : x->n_tokens;
-  if (r.begin == r.end) return;
-  /* wf_act_pack wants row 0's address. */
-  wf_act_pack(&slot->act, x->level, total, r.begin, r.end, at(x, s->in[0], 0), ld(x, s->in[0]),
-              x->slots[s->out[0].slot]);
+  if (r.begin < r.end) pack_rows(x, s, r, s->in[0], s->out[0].slot);
 }
 
 void wf_step_linear(wf_exec *x, const wf_step *s, const wf_member *m) {
@@ -143,6 +151,7 @@ void wf_step_glu(wf_exec *x, const wf_step *s, const wf_member *m) {
   wf_gated_f32(x->level, s->as.unary.fn, r.end - r.begin, s->width, at(x, s->in[0], r.begin),
                ld(x, s->in[0]), at(x, s->in[1], r.begin), ld(x, s->in[1]),
                at(x, s->out[0], r.begin), ld(x, s->out[0]));
+  if (s->packs) pack_rows(x, s, r, s->out[0], s->out[2].slot);
 }
 
 void wf_step_unary(wf_exec *x, const wf_step *s, const wf_member *m) {
