@@ -65,6 +65,7 @@ bool cli_parse_counts(const char *text, int64_t lo, int64_t hi, int64_t **values
 /* stdout: written at once, failures remembered; cli_out_close gives 0 or the exit code for them. */
 void cli_out(const void *bytes, size_t n);
 void cli_puts(const char *text);
+bool cli_out_failed(void);
 int cli_out_close(int code);
 void cli_err(const char *fmt, ...) WF_PRINTF(1, 2);
 

@@ -26,7 +26,6 @@ typedef struct answer_sink {
   bool is_streamed;
   wf_buf *logprobs; /* JSON entries; NULL: not wanted */
   weft_model *model;
-  bool failed;
 } answer_sink;
 
 /* "id", "token", "bytes", "logprob" of one token. */
@@ -65,7 +64,7 @@ static int on_token(void *user, weft_generation *g, const weft_token *token) {
   if (sink->is_streamed) cli_out(token->text, token->n_text);
   if (sink->keep) wf_buf_add(sink->keep, token->text, token->n_text);
   if (sink->logprobs && token->id >= 0) add_logprobs(sink, token);
-  return 0;
+  return sink->is_streamed && cli_out_failed(); /* nobody reads the rest */
 }
 
 weft_status cli_stream_answer(weft_generation *g, wf_buf *keep, weft_result *result,
@@ -181,6 +180,7 @@ static weft_status gather_prompt(const cli_command *c, weft_model *model, const 
   }
   if (a->messages) {
     st = weft_chat_ids(model, text, n_text, ids, n, err);
+    if (st == WEFT_PARSE) st = wf_fail_in(err, st, "'%s': ", path);
   } else {
     st = prompt_ids(model, a, text ? text : a->prompt, text ? n_text : strlen(a->prompt), ids, n,
                     err);
@@ -229,7 +229,7 @@ static int one_shot(const cli_command *c, weft_model *model, const run_arguments
   else if (text.n && text.at[text.n - 1] != '\n')
     cli_puts("\n");
   if (st == WEFT_CANCELLED)
-    code = CLI_INTERRUPTED;
+    code = cli_out_failed() ? 0 : CLI_INTERRUPTED; /* cli_out_close has the code of the former */
   else
     code = st == WEFT_OK ? 0 : cli_fail(&err);
 out:

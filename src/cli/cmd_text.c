@@ -152,6 +152,7 @@ int cmd_template(const cli_command *c, int argc, char **argv) {
   weft_status st = wf_file_read(path, MAX_MESSAGES_BYTES, &json, &n_json, &err);
   if (st == WEFT_OK) st = weft_template_open(&t, rest.n == 2 ? rest.at[0] : NULL, file, &err);
   if (st == WEFT_OK) st = weft_template_render(t, json, n_json, now, &text, &n, &err);
+  if (st == WEFT_PARSE) st = wf_fail_in(&err, st, "'%s': ", path);
   if (st != WEFT_OK) {
     code = cli_fail(&err);
     goto out;

@@ -30,6 +30,8 @@ void cli_out(const void *bytes, size_t n) {
 
 void cli_puts(const char *text) { cli_out(text, strlen(text)); }
 
+bool cli_out_failed(void) { return out_error != 0; }
+
 int cli_out_close(int code) {
   if (!out_error) return code;
   char why[128];

@@ -83,6 +83,16 @@ def test_a_closed_stdout_is_a_failure(weft, package):
     assert r.returncode not in (0, 134, 139)
 
 
+def test_a_reader_that_goes_away_ends_the_answer_at_once(weft, package):
+    p = subprocess.Popen([weft.program, "run", str(package), "-p", "Write a very long story.", "--ignore-eos", "--max-tokens", "8000"],
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=weft.env())
+    assert p.stdout.read(10)
+    p.stdout.close()
+    code = p.wait(timeout=20)  # all 8000 tokens take minutes
+    assert 3 <= code <= 120 and b"stdout" in p.stderr.read()
+    p.stderr.close()
+
+
 @pytest.mark.parametrize("how", ["2>&-", "2>/dev/full"])
 def test_a_lost_stderr_alone_changes_nothing(weft, package, how):
     argv = ["run", str(package), "-p", "hi", "--greedy", "--max-tokens", "8"]

@@ -138,6 +138,31 @@ def test_an_interrupt_prints_what_there_is_and_exits_with_130(weft, package):
     assert json.loads(out)["finish_reason"] == "cancelled"
 
 
+@pytest.mark.parametrize("delay", [0.05, 0.4, 1.5, 3])
+def test_an_interrupt_before_the_first_token_prints_the_object_too(weft, package, tmp_path, delay):
+    long = tmp_path / "long.txt"
+    long.write_text("".join(f"{i * 7919 % 9973} stones; " for i in range(900)))
+    p = subprocess.Popen([weft.program, "run", str(package), "--raw", "-f", str(long), "--json", "--logprobs", "0", "--ignore-eos",
+                          "--precision", "exact", "--threads", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=weft.env())
+    time.sleep(delay)
+    p.send_signal(signal.SIGINT)
+    out, err = p.communicate(timeout=30)
+    assert p.returncode == 130, err
+    if out or delay > 1:  # an interrupt before main is the shell's affair
+        o = json.loads(out)
+        assert o["finish_reason"] == "cancelled"
+        assert o["usage"]["prompt_tokens"] == len(o["prompt_ids"])
+        assert o["usage"]["completion_tokens"] == len(o["output_ids"])
+
+
+def test_a_file_of_messages_that_is_no_json_is_named_with_the_place(weft, package, tmp_path):
+    f = tmp_path / "m é.json"
+    f.write_text('[{"role": "user",\n "content": }]')
+    r = weft("run", package, "--messages", f, "--max-tokens", "1")
+    assert 3 <= r.returncode <= 120
+    assert "m é.json" in r.stderr.decode() and b"line 2" in r.stderr
+
+
 def test_a_file_cut_short_is_a_typed_error(weft, gguf, tmp_path):
     cut = tmp_path / "cut.gguf"
     with open(gguf, "rb") as f:
