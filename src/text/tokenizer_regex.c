@@ -27,8 +27,10 @@ typedef struct translator {
 } translator;
 
 static weft_status bad(translator *t, const char *what) {
+  /* The pattern is a view into the file, not a terminated string. */
+  const int shown = (int)(t->in.n < 150 ? t->in.n : 150);
   return wf_fail(t->err, WEFT_TOKENIZER, "use a tokenizer whose expressions Oniguruma accepts",
-                 "%s: the regular expression '%.150s' is wrong at byte %zu: %s", t->path,
+                 "%s: the regular expression '%.*s' is wrong at byte %zu: %s", t->path, shown,
                  t->in.at ? t->in.at : "", t->at, what);
 }
 
