@@ -4,7 +4,7 @@
 
 #include "backend/native/interp.h"
 
-enum { MAX_VALUES = 256, MAX_ITERATIONS = 1 << 24 };
+enum { MAX_VALUES = 256, MAX_ITERATIONS = 1 << 22 };
 
 static bool truth(const wf_view *v) {
   return v->dtype == WF_DTYPE_BOOL && wf_view_count(v) == 1 && *(const uint8_t *)v->data != 0;
@@ -226,8 +226,11 @@ static weft_status run_loop(wf_interp *in, wf_frame *f, const wf_node *n, weft_e
   memset(l, 0, sizeof *l);
   WF_TRY(loop_begin(f, n, l, err));
   for (int64_t i = 0; i < l->trips && l->cond; i++) {
-    if (i >= MAX_ITERATIONS) {
-      st = wf_fail(err, WEFT_LIMIT, "", "a Loop ran %d times without an end", (int)MAX_ITERATIONS);
+    /* All Loops of a run count together, or a few in each other would be without an end. */
+    if (++in->n_iterations > MAX_ITERATIONS) {
+      st = wf_fail(err, WEFT_LIMIT, "export the model with fewer iterations",
+                   "node '%.*s': the Loops of a run made %d iterations without an end",
+                   (int)n->name.n, n->name.at ? n->name.at : "", (int)MAX_ITERATIONS);
       goto out;
     }
     WF_TRY(loop_once(in, f, l, i, err));

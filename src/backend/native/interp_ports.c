@@ -302,6 +302,7 @@ static bool prunes_head(const wf_component *c) {
 }
 
 weft_status wf_interp_run(wf_backend_session *s, const wf_row *row, weft_error *err) {
+  s->interp->n_iterations = 0;
   if (s->c->has_ports && s->c->info.n_layers == 0 && row->past > 0) {
     return wf_fail(err, WEFT_INVALID_ARGUMENT, "run the whole sequence at once",
                    "the graph keeps no state, but the row has %lld earlier tokens",
