@@ -262,10 +262,18 @@ typedef struct wf_state_ports {
   wf_str past_key, past_value, present_key, present_value;
 } wf_state_ports;
 
+/* An input that every run gives the same number. */
+typedef struct wf_fixed_port {
+  wf_str name;
+  int64_t number;
+} wf_fixed_port;
+
 typedef struct wf_ports {
   wf_str input_ids, inputs_embeds, attention_mask, position_ids, logits;
   size_t n_states;
   const wf_state_ports *states; /* by layer */
+  size_t n_fixed;
+  const wf_fixed_port *fixed;
 } wf_ports;
 
 typedef struct wf_pass_options {
@@ -277,6 +285,11 @@ typedef struct wf_pass_options {
 
 /* All simplifications and fusions, to a fixed point. */
 weft_status wf_graph_optimize(wf_graph *g, const wf_pass_options *o, weft_error *err) WF_NODISCARD;
+/* Gives an input one number for good: it becomes a constant of its type, of shape [] or [1] as
+ * declared (dims that are no number count as 1), and leaves the list of inputs. No such input: no
+ * change. Errors: UNSUPPORTED (more than one element, or a type that holds no integers). */
+weft_status wf_graph_fix_input(wf_graph *g, wf_str name, int64_t number,
+                               weft_error *err) WF_NODISCARD;
 /* Replaces a symbol in every shape and re-infers. */
 weft_status wf_graph_bind(wf_graph *g, wf_str symbol, wf_expr by, weft_error *err) WF_NODISCARD;
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The order of the passes, and the rounds until nothing changes. */
+#include "graph/eval.h"
 #include "graph/passes.h"
 
 enum { MAX_ROUNDS = 12 };
@@ -33,6 +34,29 @@ weft_status wf_graph_optimize(wf_graph *g, const wf_pass_options *o, weft_error 
     p.changed = false;
     WF_RETURN_IF_ERROR(run(&p, fusions, WF_ARRAY_LEN(fusions)));
     if (!p.changed) break;
+  }
+  return WEFT_OK;
+}
+
+weft_status wf_graph_fix_input(wf_graph *g, wf_str name, int64_t number, weft_error *err) {
+  for (size_t i = 0; i < g->inputs.n; i++) {
+    const wf_value *v = g->values.at[g->inputs.at[i]];
+    if (!wf_str_eq(v->name, name)) continue;
+    const int64_t one = 1;
+    int64_t d = 1;
+    bool fits = v->rank >= 0 && v->rank <= 1 && wf_dtype_is_int(v->dtype);
+    if (fits && v->rank == 1 && wf_expr_is_const(g->exprs, v->dims[0], &d)) fits = d == 1;
+    wf_tensor *t = fits ? eval_new_tensor(g->arena, v->dtype, v->rank, &one) : NULL;
+    if (fits && !t) return graph_no_memory(err);
+    if (!fits || !eval_store_i64(t, 0, number)) {
+      return wf_fail(err, WEFT_UNSUPPORTED, "export the model without this input",
+                     "the input '%.*s' should be one integer", (int)name.n, name.at);
+    }
+    const wf_value *made = graph_new_const(g, v->name, t);
+    if (!made || !graph_replace(g, v->id, made->id)) return graph_no_memory(err);
+    g->inputs.n--;
+    for (size_t k = i; k < g->inputs.n; k++) g->inputs.at[k] = g->inputs.at[k + 1];
+    return graph_infer(g, err);
   }
   return WEFT_OK;
 }

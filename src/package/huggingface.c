@@ -102,12 +102,19 @@ static weft_status read_states(wf_package *p, const wf_onnx_graph *g, weft_error
   return WEFT_OK;
 }
 
+/* How many last tokens the head is computed for, under the names transformers has given it: 0, all
+ * of them, because the backend prunes the head itself. */
+static const wf_fixed_port fixed_ports[] = {{{"num_logits_to_keep", 18}, 0},
+                                            {{"logits_to_keep", 14}, 0}};
+
 static weft_status read_ports(wf_package *p, const wf_onnx_graph *g, weft_error *err) {
   p->ports.input_ids = port_or_none(g, "input_ids");
   p->ports.inputs_embeds = port_or_none(g, "inputs_embeds");
   p->ports.attention_mask = port_or_none(g, "attention_mask");
   p->ports.position_ids = port_or_none(g, "position_ids");
   p->ports.logits = WF_STR("logits");
+  p->ports.fixed = fixed_ports;
+  p->ports.n_fixed = WF_ARRAY_LEN(fixed_ports);
   if (p->ports.input_ids.n == 0) {
     return wf_fail(err, WEFT_UNSUPPORTED, "use a decoder-only text model",
                    "the graph of '%s' has no input 'input_ids': it is no text decoder", p->model);

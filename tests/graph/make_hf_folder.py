@@ -89,11 +89,13 @@ def main():
             q = MatMulNBitsQuantizer(folded(full), block_size=32, is_symmetric=symmetric, accuracy_level=4)
             q.process()
             save(q.model.model, full.with_stem(name))
-    if "model_quantized" in wanted:
+    for name, kind in (("model_quantized", "QInt8"), ("model_uint8", "QUInt8")):
+        if name not in wanted:
+            continue
         from onnxruntime.quantization import QuantType, quantize_dynamic
-        quantize_dynamic(folded(full), full.with_stem("model_quantized"), weight_type=QuantType.QInt8,
+        quantize_dynamic(folded(full), full.with_stem(name), weight_type=QuantType[kind],
                          extra_options={"EnableSubgraph": True, "MatMulConstBOnly": True})
-        print(full.with_stem("model_quantized"))
+        print(full.with_stem(name))
 
 
 if __name__ == "__main__":

@@ -59,6 +59,10 @@ static weft_status make_graph(wf_component *c, const wf_compile_options *o, bool
     const wf_expr value = wf_expr_const(c->graph->exprs, o->dim_values[i].value);
     WF_RETURN_IF_ERROR(wf_graph_bind(c->graph, wf_str_of(o->dim_values[i].symbol), value, err));
   }
+  for (size_t i = 0; o->ports && i < o->ports->n_fixed; i++) {
+    const wf_fixed_port *f = &o->ports->fixed[i];
+    WF_RETURN_IF_ERROR(wf_graph_fix_input(c->graph, f->name, f->number, err));
+  }
   if (c->info.n_inputs == 0 && c->info.n_outputs == 0) {
     report_graph(c, o, "graph as read");
     WF_RETURN_IF_ERROR(wf_native_describe(c, o->ports, err));
