@@ -189,19 +189,25 @@ weft_status pass_branches(pass *p) {
 
 /* ---- common subexpressions --------------------------------------------------------------- */
 
+/* The same bits: a NaN is itself, and 0 and -0 are two numbers. */
+static bool same_floats(const float *a, const float *b, size_t n) {
+  const unsigned char *x = (const unsigned char *)a, *y = (const unsigned char *)b;
+  return n == 0 || memcmp(x, y, n * sizeof *a) == 0;
+}
+
 static bool same_attr(const wf_attr *a, const wf_attr *b) {
   if (!wf_str_eq(a->name, b->name) || a->kind != b->kind || a->n != b->n) return false;
   switch (a->kind) {
     case WF_ATTR_INT:
       return a->i == b->i;
     case WF_ATTR_FLOAT:
-      return memcmp(&a->f, &b->f, sizeof a->f) == 0;
+      return same_floats(&a->f, &b->f, 1);
     case WF_ATTR_STRING:
       return wf_str_eq(a->s, b->s);
     case WF_ATTR_INTS:
       return a->n == 0 || memcmp(a->ints, b->ints, a->n * sizeof *a->ints) == 0;
     case WF_ATTR_FLOATS:
-      return a->n == 0 || memcmp(a->floats, b->floats, a->n * sizeof *a->floats) == 0;
+      return same_floats(a->floats, b->floats, a->n);
     case WF_ATTR_NONE:
     case WF_ATTR_TENSOR:
     case WF_ATTR_GRAPH:

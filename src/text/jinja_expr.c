@@ -107,7 +107,8 @@ static bool comparison(jj_compiler *c, jj_op *op, bool *found) {
   if (wf_jj_is_name(c, "not") && next->kind == JJ_T_NAME &&
       wf_str_is((wf_str){next->text->at, next->text->n}, "in")) {
     *op = JJ_OP_NOTIN;
-    return wf_jj_advance(c) && wf_jj_advance(c);
+    if (!wf_jj_advance(c)) return false;
+    return wf_jj_advance(c);
   }
   *found = false;
   return true;
@@ -416,7 +417,8 @@ static bool parse_keyword(jj_compiler *c, jj_node *n, size_t *capacity) {
       return wf_jj_syntax(c, k->line, k->col, "keyword argument repeated: %s", k->name->at);
     }
   }
-  if (!wf_jj_advance(c) || !wf_jj_advance(c)) return false;
+  if (!wf_jj_advance(c)) return false; /* the name, then the sign */
+  if (!wf_jj_advance(c)) return false;
   k->a = wf_jj_parse_expression(c, true);
   return k->a && wf_jj_node_depth(c, k) && wf_jj_nodes_push(c, &n->kwargs, capacity, k);
 }

@@ -336,12 +336,13 @@ static size_t string_end(const lexer *l) {
 
 static bool lex_operator(lexer *l) {
   static const char two[][3] = {"//", "**", "==", "!=", ">=", "<="};
+  static const char one[] = "+-/*%~[](){}><=.:|,;";
   const char c = l->s[l->at];
   uint16_t op = 0;
   for (size_t i = 0; i < sizeof two / sizeof *two; i++) {
     if (looks_at(l, l->at, two[i])) op = JJ_OP2(two[i][0], two[i][1]);
   }
-  if (!op && !memchr("+-/*%~[](){}><=.:|,;", c, 20)) {
+  if (!op && !memchr(one, c, sizeof one - 1)) {
     return fail(l, l->at, c == '\'' || c == '"' ? "unterminated string" : "unexpected character");
   }
   if (c == '(' || c == '[' || c == '{') {
@@ -407,7 +408,8 @@ static bool lex_root(lexer *l) {
     for (; tag < l->n; tag++) {
       const char *brace = memchr(l->s + tag, '{', l->n - tag);
       tag = brace ? (size_t)(brace - l->s) : l->n;
-      if (tag + 1 < l->n && memchr("{%#", l->s[tag + 1], 3)) break;
+      const char next = tag + 1 < l->n ? l->s[tag + 1] : '\0';
+      if (next == '{' || next == '%' || next == '#') break;
     }
     if (tag >= l->n) return add_data(l, begin, l->n);
     const char kind = l->s[tag + 1];

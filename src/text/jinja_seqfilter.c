@@ -320,7 +320,8 @@ static int items_next(jj_run *run, jj_iter *g, jj_val *item) {
   if (!g->flag2) {
     if (v->kind == JJ_UNDEFINED) return 0;
     if (v->kind != JJ_DICT) {
-      return wf_jj_raise(run, "Can only get item pairs from a mapping.") ? -1 : -1;
+      (void)wf_jj_raise(run, "Can only get item pairs from a mapping.");
+      return -1;
     }
     jj_view *view = wf_jj_alloc(run, 1, sizeof *view);
     if (!view) return -1;

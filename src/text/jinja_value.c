@@ -541,8 +541,10 @@ static int generator_next(jj_run *run, jj_iter *g, jj_val *item) {
     if (got <= 0) g->done = true;
     return got;
   }
-  if (g->running) return wf_jj_raise(run, "generator already executing") ? -1 : -1;
-  if (++run->depth > JJ_DEPTH_LIMIT) return wf_jj_raise(run, "recursion too deep") ? -1 : -1;
+  if (g->running || ++run->depth > JJ_DEPTH_LIMIT) {
+    (void)wf_jj_raise(run, g->running ? "generator already executing" : "recursion too deep");
+    return -1;
+  }
   g->running = true;
   const int got = g->next(run, g, item);
   g->running = false;

@@ -600,7 +600,10 @@ weft_status wf_op_range(wf_op_call *c, weft_error *err) {
     const int64_t n = whole + (count > (double)whole);                                      \
     WF_RETURN_IF_ERROR(wf_op_make(c, 0, c->in[0]->dtype, 1, &n, err));                      \
     T v = start;                                                                            \
-    for (int64_t i = 0; i < n; i++, v = (T)(v + delta)) ((T *)c->out[0].data)[i] = v;       \
+    for (int64_t i = 0; i < n; i++) {                                                       \
+      ((T *)c->out[0].data)[i] = v;                                                         \
+      v = (T)(v + delta);                                                                   \
+    }                                                                                       \
     return WEFT_OK;                                                                         \
   }
 #define I(NAME, T)                                                                         \
