@@ -79,6 +79,9 @@ typedef struct weft_model_options {
   /* Called with progress of import and packing, on the opening thread; NULL: silent. */
   void (*progress)(void *user, uint64_t done, uint64_t total, const char *what);
   void *progress_user;
+  /* Asked now and then while a GGUF file is imported, on the opening thread, with progress_user;
+   * not 0 ends the opening with CANCELLED. NULL: never. */
+  int (*is_cancelled)(void *user);
 } weft_model_options;
 
 /* Fills the defaults. size is sizeof(weft_model_options) of the caller. Thread: any. */
@@ -91,7 +94,7 @@ WEFT_API void weft_model_options_init(weft_model_options *options, size_t size);
  * Thread:  any. The result is `immutable`.
  * Errors:  IO, PACKAGE_INVALID, UNSUPPORTED (an operator or tokenizer part, by name), IMPORT,
  *          OUT_OF_MEMORY (also when the estimate exceeds what this machine or cgroup allows),
- *          INVALID_ARGUMENT.
+ *          INVALID_ARGUMENT, CANCELLED.
  */
 WEFT_API WEFT_NODISCARD weft_status weft_model_open(weft_model **result, const char *path,
                                                     const weft_model_options *options,
@@ -364,11 +367,13 @@ typedef struct weft_import_options {
   size_t struct_size;
   void (*progress)(void *user, uint64_t done, uint64_t total, const char *what); /* NULL */
   void *progress_user;
-  int dequantize; /* 0; 1: fp32 weights instead of the file's own types */
+  int dequantize;                  /* 0; 1: fp32 weights instead of the file's own types */
+  int (*is_cancelled)(void *user); /* NULL; asked after each tensor; not 0 ends with CANCELLED */
 } weft_import_options;
 WEFT_API void weft_import_options_init(weft_import_options *options, size_t size);
 /* Converts a GGUF file into a package folder, which must not exist yet (or be empty). Nothing
- * half-made is left behind. Thread: any. Errors: IMPORT, IO, UNSUPPORTED, PACKAGE_INVALID. */
+ * half-made is left behind. Thread: any. Errors: IMPORT, IO, UNSUPPORTED, PACKAGE_INVALID,
+ * CANCELLED. */
 WEFT_API WEFT_NODISCARD weft_status weft_import(const char *source, const char *out_dir,
                                                 const weft_import_options *options,
                                                 weft_error *err);

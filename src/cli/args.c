@@ -242,6 +242,7 @@ void cli_model_take(const cli_model_options *o, bool exact_by_default, weft_mode
   result->model_file = o->model_file;
   result->backend = backends[o->backend];
   result->progress = cli_progress;
+  result->is_cancelled = cli_is_interrupted;
   static const int levels[] = {0, 1, 2, 3};
   weft_log_set(cli_log_line, wf_unconst(&levels[o->log])); /* only read by cli_log_line */
 }

@@ -77,6 +77,13 @@ void cli_process_init(void); /* file descriptors, LC_CTYPE, signals */
 void cli_interrupt_target(weft_cancel *c);
 /* What stdout gets (static text, NULL: nothing) when SIGINT ends the program without a target. */
 void cli_interrupt_text(const char *text);
+/* While an import runs SIGINT is only noted, and cli_is_interrupted tells the import, so that it
+ * can clear away what it has written. */
+void cli_interrupt_noted(bool yes);
+int cli_is_interrupted(void *user);
+/* As weft_model_open. An interrupt ends the program, after an import has cleared away its files. */
+weft_status cli_model_open(weft_model **model, const char *path, const weft_model_options *options,
+                           weft_error *err) WF_NODISCARD;
 /* At the prompt of a chat SIGINT drops the line and says how to leave. */
 void cli_interrupt_at_prompt(bool yes);
 bool cli_was_interrupted(void);

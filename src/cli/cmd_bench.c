@@ -140,7 +140,7 @@ int cmd_bench(const cli_command *c, int argc, char **argv) {
     weft_model_options options;
     mo.threads = t.at[it];
     cli_model_take(&mo, false, &options);
-    if (weft_model_open(&model, rest.at[0], &options, &err) != WEFT_OK) {
+    if (cli_model_open(&model, rest.at[0], &options, &err) != WEFT_OK) {
       code = cli_fail(&err);
       goto out;
     }

@@ -199,7 +199,7 @@ int cmd_logits(const cli_command *c, int argc, char **argv) {
     goto out;
   }
   cli_model_take(&mo, true, &options);
-  st = weft_model_open(&model, rest.at[0], &options, &err);
+  st = cli_model_open(&model, rest.at[0], &options, &err);
   if (st == WEFT_OK) st = weft_generation_create(&g, model, NULL, &err);
   if (st == WEFT_OK) {
     weft_model_info info = {.struct_size = sizeof info};

@@ -303,7 +303,7 @@ int cmd_run(const cli_command *c, int argc, char **argv) {
   }
   cli_model_take(&mo, false, &model_options);
   if (a.json) cli_interrupt_text(nothing_yet);
-  if (weft_model_open(&model, rest.at[0], &model_options, &err) != WEFT_OK) {
+  if (cli_model_open(&model, rest.at[0], &model_options, &err) != WEFT_OK) {
     code = cli_fail(&err);
     goto out;
   }

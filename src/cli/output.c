@@ -87,7 +87,13 @@ void cli_log_line(void *user, int level, const char *line) {
 
 static weft_cancel *_Atomic interrupt_target;
 static const char *_Atomic interrupt_text;
-static volatile sig_atomic_t was_interrupted, is_at_prompt;
+static volatile sig_atomic_t was_interrupted, is_at_prompt, is_noted;
+
+static _Noreturn void leave_interrupted(bool has_answer) {
+  const char *last = atomic_load(&interrupt_text);
+  if (last && !has_answer) cli_out(last, strlen(last)); /* write(2) alone: safe in a handler */
+  _exit(CLI_INTERRUPTED);
+}
 
 static void on_interrupt(int signal_number) {
   (void)signal_number;
@@ -99,11 +105,11 @@ static void on_interrupt(int signal_number) {
     was_interrupted = 1;
     return;
   }
-  if (!c || was_interrupted) { /* a second one means it */
-    const char *last = atomic_load(&interrupt_text);
-    if (last && !c) cli_out(last, strlen(last)); /* write(2) alone: safe in a handler */
-    _exit(CLI_INTERRUPTED);
+  if (is_noted && !was_interrupted) {
+    was_interrupted = 1;
+    return;
   }
+  if (!c || was_interrupted) leave_interrupted(c != NULL); /* a second one means it */
   was_interrupted = 1;
   weft_cancel_request(c);
 }
@@ -121,6 +127,11 @@ static void on_bus_error(int signal_number) {
 
 void cli_interrupt_target(weft_cancel *c) { atomic_store(&interrupt_target, c); }
 void cli_interrupt_text(const char *text) { atomic_store(&interrupt_text, text); }
+void cli_interrupt_noted(bool yes) { is_noted = yes; }
+int cli_is_interrupted(void *user) {
+  (void)user;
+  return was_interrupted;
+}
 void cli_interrupt_at_prompt(bool yes) { is_at_prompt = yes; }
 bool cli_was_interrupted(void) { return was_interrupted != 0; }
 void cli_interrupt_clear(void) { was_interrupted = 0; }
@@ -150,4 +161,15 @@ void cli_process_init(void) {
   sigaction(SIGINT, &action, NULL);
   action.sa_handler = on_bus_error;
   sigaction(SIGBUS, &action, NULL);
+}
+
+weft_status cli_model_open(weft_model **model, const char *path, const weft_model_options *options,
+                           weft_error *err) {
+  const bool is_import = wf_str_ends(wf_str_of(path), WF_STR(".gguf"));
+  cli_interrupt_noted(is_import);
+  const weft_status st = weft_model_open(model, path, options, err);
+  cli_interrupt_noted(false);
+  if (!is_import || !was_interrupted) return st;
+  if (st == WEFT_OK) weft_model_close(*model);
+  leave_interrupted(false);
 }

@@ -17,7 +17,9 @@ weft_status weft_import(const char *source, const char *out_dir, const weft_impo
   weft_import_options_init(&o, sizeof o);
   if (options)
     memcpy(&o, options, options->struct_size < sizeof o ? options->struct_size : sizeof o);
-  const wf_import_options import = {
-      .progress = o.progress, .progress_user = o.progress_user, .dequantize = o.dequantize != 0};
+  const wf_import_options import = {.progress = o.progress,
+                                    .progress_user = o.progress_user,
+                                    .is_cancelled = o.is_cancelled,
+                                    .dequantize = o.dequantize != 0};
   return wf_import_gguf(source, out_dir, &import, err);
 }

@@ -73,8 +73,10 @@ static weft_status open_package(weft_model *m, const char *path, const weft_mode
   bool is_temporary = false;
   const wf_package_options options = {o->trust_links != 0, o->model_file};
   if (wf_is_gguf(path)) {
-    const wf_import_options import = {
-        .progress = o->progress, .progress_user = o->progress_user, .is_private = true};
+    const wf_import_options import = {.progress = o->progress,
+                                      .progress_user = o->progress_user,
+                                      .is_cancelled = o->is_cancelled,
+                                      .is_private = true};
     WF_TRY(wf_import_cached(path, &import, &dir, &is_temporary, err));
     if (is_temporary) {
       m->temporary_dir = dir;

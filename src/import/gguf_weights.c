@@ -127,11 +127,16 @@ weft_status wf_gguf_check_used(const wf_gguf_build *b) {
   return WEFT_OK;
 }
 
-static void report(wf_gguf_build *b, size_t n_bytes) {
+/* Tells how far it is; an import that is not wanted any more ends here. */
+static weft_status report(wf_gguf_build *b, size_t n_bytes) {
   b->done_bytes += n_bytes;
   if (b->opts->progress) {
     b->opts->progress(b->opts->progress_user, b->done_bytes, b->total_bytes, "weights");
   }
+  if (b->opts->is_cancelled && b->opts->is_cancelled(b->opts->progress_user)) {
+    return wf_fail(b->err, WEFT_CANCELLED, NULL, "the import was cancelled");
+  }
+  return WEFT_OK;
 }
 
 /* Where row r of the result comes from. GGUF stores Q and K of some architectures so that the two
@@ -170,7 +175,7 @@ weft_status wf_gguf_vector(wf_gguf_build *b, const wf_gguf_rows *rows, const cha
   for (size_t i = 0; i < rows->n; i++) picked[i] = all[source_row(rows, i)];
   WF_TRY(wf_onnxw_tensor_begin(b->w, to, WF_ONNXW_FLOAT, &dim, 1, b->err));
   wf_onnxw_data(b->w, picked, rows->n * sizeof *picked);
-  report(b, rows->n * sizeof *picked);
+  st = report(b, rows->n * sizeof *picked);
 out:
   wf_free(all);
   wf_free(picked);
@@ -324,7 +329,7 @@ weft_status wf_gguf_head_weights(wf_gguf_build *b, const wf_gguf_rows *rows, con
     if (!wf_ggml_form_of(rows->tensor->type, &form)) return WEFT_INTERNAL; /* wf_gguf_take saw it */
     WF_RETURN_IF_ERROR(write_quantised(b, rows, weight, &form));
   }
-  report(b, rows->tensor->n_bytes / (size_t)rows->tensor->dims[1] * rows->n);
+  WF_RETURN_IF_ERROR(report(b, rows->tensor->n_bytes / (size_t)rows->tensor->dims[1] * rows->n));
   wf_map_drop(&b->m->file->map, (size_t)(rows->tensor->at - b->m->file->map.at),
               rows->tensor->n_bytes);
   return WEFT_OK;
@@ -448,7 +453,7 @@ static weft_status float_embedding(wf_gguf_build *b, const wf_gguf_rows *rows, c
                                  &perm, 1));
   } else {
     WF_RETURN_IF_ERROR(write_rows(b, rows, table));
-    report(b, rows->tensor->n_bytes);
+    WF_RETURN_IF_ERROR(report(b, rows->tensor->n_bytes));
   }
   TRY_NAME(*out, wf_gguf_node(b, "Gather", "", "/model/embed_tokens/Gather",
                               (const char *const[]){table, ids}, 2, NULL, 0));
@@ -470,7 +475,7 @@ weft_status wf_gguf_embedding(wf_gguf_build *b, const wf_gguf_tensor *t, const c
   if (!wf_ggml_form_of(t->type, &form)) return WEFT_INTERNAL;
   if (!is_tied) {
     WF_RETURN_IF_ERROR(write_quantised(b, &rows, base, &form));
-    report(b, t->n_bytes);
+    WF_RETURN_IF_ERROR(report(b, t->n_bytes));
   }
   TRY_NAME(q, wf_gguf_name(b, "%s.qweight", base));
   TRY_NAME(scales, wf_gguf_name(b, "%s.scales", base));

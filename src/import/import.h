@@ -16,6 +16,8 @@ typedef void wf_import_progress_fn(void *user, uint64_t done_bytes, uint64_t tot
 typedef struct wf_import_options {
   wf_import_progress_fn *progress; /* NULL: none */
   void *progress_user;
+  /* NULL: never. Asked after each tensor; not 0 ends the import with CANCELLED. */
+  int (*is_cancelled)(void *progress_user);
   bool dequantize;    /* write every weight as float32: an oracle's package, not a small one */
   bool is_private;    /* folders 0700, files 0600 */
   int accuracy_level; /* of MatMulNBits: 0 stands for 4 (int8 activations allowed), 1 is float32 */

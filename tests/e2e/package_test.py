@@ -2,7 +2,9 @@
 """How a package may be given, where its files may lie, and what is cached."""
 import os
 import shutil
+import signal
 import subprocess
+import time
 
 import pytest
 
@@ -130,3 +132,16 @@ def test_what_does_not_fit_into_memory_is_refused_with_numbers(weft, package):
     os.truncate(package / "onnx" / "model.onnx_data", huge)
     r = weft("run", package, *RUN)
     assert 3 <= r.returncode <= 120 and r.stderr.count(b"MiB") >= 2, r.stderr
+
+
+@pytest.mark.parametrize("delay", [0.1, 0.3, 0.6])
+def test_an_interrupted_import_leaves_nothing_half_made(weft, gguf, tmp_path, delay):
+    cache = tmp_path / "cache"
+    for argv in (["import", gguf, "-o", str(tmp_path / "made")], ["run", gguf, "-p", "hi", "--max-tokens", "1"]):
+        p = subprocess.Popen([weft.program, *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                             env=weft.env(XDG_CACHE_HOME=str(cache)))
+        time.sleep(delay)
+        p.send_signal(signal.SIGINT)
+        out, err = p.communicate(timeout=60)
+        assert p.returncode in (0, 130, -2), err  # -2: before main had begun
+    assert not [q for q in tmp_path.rglob("*") if ".partial" in q.name or ".weft-" in q.name]
