@@ -412,6 +412,8 @@ def build(name, seed=7, check=True):
     x = rms_norm(g, x, "norm", HIDDEN, o)
     if o["prune"] == "gather":
         x = g.op("Gather", x, g.const(np.array(-1, np.int64)), axis=1)
+    elif o["prune"] == "keep":  # hidden_states[:, -num_logits_to_keep:]
+        x = g.op("Slice", x, g.op("Unsqueeze", g.op("Neg", "num_logits_to_keep"), g.i64(0)), g.i64(2**63 - 1), g.i64(1), g.i64(1))
     elif o["prune"]:
         x = g.op("Slice", x, g.i64(-1), g.i64(2**63 - 1), g.i64(1), g.i64(1))
     if o["prune"] == "gather":
@@ -431,6 +433,8 @@ def build(name, seed=7, check=True):
               vi("attention_mask", T.INT64, ["batch_size", "past_sequence_length + sequence_length" if o["opset"] < 18 else "total_sequence_length"])]
     if o["positions"]:
         inputs.append(vi("position_ids", T.INT64, ["batch_size", "sequence_length"]))
+    if o["prune"] == "keep":
+        inputs.append(vi("num_logits_to_keep", T.INT64, []))
     outputs = [vi("logits", T.FLOAT, [None, VOCAB] if o["prune"] == "gather" else [None, None, VOCAB])]
     for i in range(LAYERS):
         for part in ("key", "value"):
@@ -457,6 +461,8 @@ def judge(model, o):
         feed = {"input_ids": part, "attention_mask": np.ones((1, p + part.shape[1]), np.int64)}
         if o["positions"]:
             feed["position_ids"] = np.arange(p, p + part.shape[1], dtype=np.int64)[None]
+        if o["prune"] == "keep":
+            feed["num_logits_to_keep"] = np.array(0, np.int64)
         for i in range(LAYERS):
             feed[f"past_key_values.{i}.key"], feed[f"past_key_values.{i}.value"] = past[2 * i], past[2 * i + 1]
         out = s.run(None, feed)

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Folders with config.json and onnx/*.onnx, as optimum and transformers.js lay them out, at toy sizes: found, read, and
+judged by onnxruntime on the same file. Whole models are made by tests/graph/make_hf_folder.py."""
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+np = pytest.importorskip("numpy")
+onnx = pytest.importorskip("onnx")
+ort = pytest.importorskip("onnxruntime")
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "graph"))
+import make_longhand as lh  # noqa: E402
+
+IDS = [3, 9, 1, 40, 22, 17, 5, 8, 30, 2, 11, 12]
+# what a layer holds, by operator of the graph that runs
+KINDS = ("weft.CachedAttention", "weft.Norm", "weft.Glu")
+
+
+def make_model(name, layers=2, **changes):
+    before = lh.LAYERS, lh.MODELS[name]
+    lh.LAYERS, lh.MODELS[name] = layers, dict(before[1], **changes)
+    try:
+        return lh.build(name)
+    finally:
+        lh.LAYERS, lh.MODELS[name] = before
+
+
+def make_folder(folder, o, **models):
+    (folder / "onnx").mkdir(parents=True, exist_ok=True)
+    for stem, model in models.items():
+        onnx.save(model, folder / "onnx" / f"{stem}.onnx")
+    (folder / "config.json").write_text(json.dumps({
+        "model_type": "llama", "vocab_size": lh.VOCAB, "hidden_size": lh.HIDDEN, "num_attention_heads": o["heads"],
+        "num_key_value_heads": o["kv"], "head_dim": o["size"], "num_hidden_layers": 2, "max_position_embeddings": 64,
+        "bos_token_id": 0, "eos_token_id": 1}))
+    vocab = {chr(0x21 + i): i for i in range(lh.VOCAB)}
+    (folder / "tokenizer.json").write_text(json.dumps({
+        "version": "1.0", "added_tokens": [], "normalizer": None, "post_processor": None,
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
+        "decoder": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
+        "model": {"type": "BPE", "vocab": vocab, "merges": []}}))
+    return folder
+
+
+def judge(model, ids):
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    s = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    feed = {}
+    for i in s.get_inputs():
+        if i.name == "input_ids":
+            feed[i.name] = np.array([ids], np.int64)
+        elif i.name == "attention_mask":
+            feed[i.name] = np.ones((1, len(ids)), np.int64)
+        elif i.name == "position_ids":
+            feed[i.name] = np.arange(len(ids), dtype=np.int64)[None]
+        elif i.name == "num_logits_to_keep":
+            feed[i.name] = np.array(0, np.int64)
+        else:
+            feed[i.name] = np.zeros((1, i.shape[1], 0, i.shape[3]), np.float16 if "float16" in i.type else np.float32)
+    return s.run(["logits"], feed)[0].reshape(-1, lh.VOCAB)
+
+
+def check_logits(weft, folder, model, bound, *args):
+    out = folder / "logits.npy"
+    weft("logits", folder, "--ids", ",".join(map(str, IDS)), "--output", out, "--kv", "f32", *args, check=0)
+    theirs = judge(model, IDS)
+    ours = np.load(out)[-len(theirs):]
+    assert np.abs(ours - theirs).max() <= bound * np.ptp(theirs)
+
+
+def report(weft, folder, *args):
+    text = weft("inspect", folder, *args, check=0).stdout.decode()
+    run = text[text.index("== graph as run"):]
+    return {k: len(re.findall(rf" = {re.escape(k)} ", run)) for k in KINDS}, int(re.search(r"^steps: (\d+)", run, re.M)[1]), text
+
+
+@pytest.mark.parametrize("name,bound", [("llama", 1e-4), ("llama_half", 5e-3), ("qwen2", 1e-4), ("qwen3", 1e-4), ("gemma3", 1e-4),
+                                        ("phi3", 1e-4), ("partial", 1e-4), ("nbits", 1e-4), ("grouped", 1e-4)])
+def test_a_longhand_layer_is_recognised_and_takes_at_most_12_kernel_calls(weft, tmp_path, name, bound):
+    found = []
+    for layers in (2, 4):
+        model, o = make_model(name, layers)
+        folder = make_folder(tmp_path / str(layers), o, model=model)
+        kinds, steps, text = report(weft, folder)
+        assert re.search(r"^form: +packed", text, re.M), text[-600:]
+        assert kinds["weft.CachedAttention"] == layers and kinds["weft.Glu"] == layers
+        assert kinds["weft.Norm"] >= 2 * layers + 1
+        found.append(steps)
+    # norms of heads and after a block, and cuts of a packed product, are calls of their own
+    more = 2 * bool(o["qk_norm"]) + 2 * bool(o["gemma"]) + 4 * bool(o["packed"])
+    assert (found[1] - found[0]) / 2 <= 12 + more
+    check_logits(weft, folder, model, bound)
+
+
+def test_the_file_is_chosen_by_name_or_the_best_that_is_there(weft, tmp_path):
+    full, o = make_model("llama")
+    half, _ = make_model("llama_half")
+    bits, _ = make_model("nbits")
+    folder = make_folder(tmp_path / "p", o, model=full, model_fp16=half, model_q4=bits)
+    check_logits(weft, folder, full, 1e-4)
+    check_logits(weft, folder, half, 5e-3, "--model-file", "model_fp16")
+    check_logits(weft, folder, bits, 1e-4, "--model-file", "model_q4.onnx")
+    check_logits(weft, folder, bits, 1e-4, "--model-file", "onnx/model_q4.onnx")
+    r = weft("logits", folder, "--ids", "1", "--output", folder / "x.npy", "--model-file", "model_q9")
+    assert r.returncode > 2 and b"model_q9" in r.stderr
+
+
+def test_num_logits_to_keep_is_given_its_number(weft, tmp_path):
+    model, o = make_model("llama", prune="keep")
+    folder = make_folder(tmp_path / "p", o, model=model)
+    kinds, _, text = report(weft, folder)
+    assert kinds["weft.CachedAttention"] == 2 and re.search(r"^form: +packed", text, re.M)
+    check_logits(weft, folder, model, 1e-4)
+
+
+def without_past(model):
+    """As exported for one forward pass: no cache comes in and none goes out."""
+    empty = []
+    for i in [i for i in model.graph.input if i.name.startswith("past_key_values")]:
+        dims = [d.dim_value for d in i.type.tensor_type.shape.dim]
+        empty.append(onnx.numpy_helper.from_array(np.zeros((1, dims[1], 0, dims[3]), np.float32), i.name))
+        model.graph.input.remove(i)
+    for o in [o for o in model.graph.output if o.name.startswith("present")]:
+        model.graph.output.remove(o)
+    model.graph.initializer.extend(empty)
+    return model
+
+
+def test_a_model_without_past_reads_and_answers(weft, tmp_path):
+    whole, o = make_model("llama")
+    model = without_past(make_model("llama")[0])
+    folder = make_folder(tmp_path / "p", o, model=whole, model_nopast=model)
+    check_logits(weft, folder, model, 1e-4, "--model-file", "model_nopast")
+    args = ("--raw", "-p", "$*+", "--greedy", "--max-tokens", "6", "--kv", "f32", "--json")
+    with_past = weft.json("run", folder, *args)
+    without = weft.json("run", folder, "--model-file", "model_nopast", *args)
+    assert with_past["output_ids"] == without["output_ids"] and with_past["output_ids"]
+
+
+def test_a_merged_decoder_is_refused_with_the_way_out(weft, tmp_path):
+    model, o = make_model("llama")
+    model.graph.input.append(onnx.helper.make_tensor_value_info("use_cache_branch", onnx.TensorProto.BOOL, [1]))
+    folder = make_folder(tmp_path / "p", o, decoder_model_merged=model)
+    r = weft("logits", folder, "--ids", "1", "--output", folder / "x.npy")
+    assert r.returncode > 2 and b"use_cache_branch" in r.stderr and b"export" in r.stderr
