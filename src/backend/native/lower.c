@@ -206,6 +206,8 @@ static wf_lower_fn *rule_of(const wf_node *n) {
       return wf_lower_binary;
     case WF_OP_WEFT_SELECT_TOKENS:
       return wf_lower_select;
+    case WF_OP_SPLIT:
+      return wf_lower_split;
     case WF_OP_RESHAPE:
     case WF_OP_SQUEEZE:
     case WF_OP_UNSQUEEZE:

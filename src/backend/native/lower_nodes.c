@@ -535,6 +535,33 @@ weft_status wf_lower_alias(wf_lowering *l, const wf_node *n, bool *is_done, weft
   return WEFT_OK;
 }
 
+/* Columns of rows that are there: a packed product cut into its parts costs nothing. */
+weft_status wf_lower_split(wf_lowering *l, const wf_node *n, bool *is_done, weft_error *err) {
+  wf_place x;
+  const wf_value *v = wf_graph_value(l->g, wf_node_input(n, 0));
+  int64_t last = 0, total = 0, width = 0;
+  wf_axis axis;
+  (void)err;
+  const int64_t along = wf_node_attr_i(n, "axis", 0);
+  if (!wf_lower_find(l, v->id, &x) || v->rank < 1 || (along != -1 && along != v->rank - 1) ||
+      !wf_expr_is_const(l->g->exprs, v->dims[v->rank - 1], &last) || last != x.width) {
+    return WEFT_OK;
+  }
+  for (int32_t i = 0; i < n->n_outputs; i++) {
+    if (!wf_lower_rows(l, wf_node_output(n, i), &axis, &width) || axis != x.axis) return WEFT_OK;
+    total += width;
+  }
+  if (total != last) return WEFT_OK;
+  for (int32_t i = 0; i < n->n_outputs; i++) {
+    (void)wf_lower_rows(l, wf_node_output(n, i), &axis, &width);
+    x.width = width;
+    wf_lower_set(l, wf_node_output(n, i), &x);
+    x.loc.column += (int32_t)width;
+  }
+  *is_done = true;
+  return WEFT_OK;
+}
+
 /* ---- everything else
  * ----------------------------------------------------------------------------- */
 
