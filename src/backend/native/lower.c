@@ -208,6 +208,8 @@ static wf_lower_fn *rule_of(const wf_node *n) {
       return wf_lower_select;
     case WF_OP_SPLIT:
       return wf_lower_split;
+    case WF_OP_SLICE:
+      return wf_lower_slice;
     case WF_OP_RESHAPE:
     case WF_OP_SQUEEZE:
     case WF_OP_UNSQUEEZE:

@@ -70,7 +70,8 @@ void wf_lower_set(wf_lowering *l, int32_t value, const wf_place *place);
 /* Each sets *is_done when it has emitted the node. */
 typedef weft_status wf_lower_fn(wf_lowering *l, const wf_node *n, bool *is_done, weft_error *err);
 wf_lower_fn wf_lower_linear, wf_lower_norm, wf_lower_attention, wf_lower_rotary, wf_lower_gather,
-    wf_lower_unary, wf_lower_glu, wf_lower_binary, wf_lower_select, wf_lower_alias, wf_lower_split;
+    wf_lower_unary, wf_lower_glu, wf_lower_binary, wf_lower_select, wf_lower_alias, wf_lower_split,
+    wf_lower_slice;
 weft_status wf_lower_generic(wf_lowering *l, const wf_node *n, weft_error *err) WF_NODISCARD;
 
 #endif

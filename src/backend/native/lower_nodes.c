@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One function an operator: the steps that a node of the packed graph becomes. A rule that does not
  * fit leaves *is_done false, and the node runs as the general operator on member 0. */
+#include <string.h>
+
 #include "backend/native/lower.h"
 
 static weft_status no_memory(weft_error *err) {
@@ -558,6 +560,34 @@ weft_status wf_lower_split(wf_lowering *l, const wf_node *n, bool *is_done, weft
     wf_lower_set(l, wf_node_output(n, i), &x);
     x.loc.column += (int32_t)width;
   }
+  *is_done = true;
+  return WEFT_OK;
+}
+
+static bool one_int(const wf_lowering *l, int32_t value, int64_t *v) {
+  const wf_tensor *t = wf_const_of(l->g, value, NULL);
+  if (!t || t->n != 1 || t->dtype != WF_DTYPE_I64) return false;
+  memcpy(v, t->data, sizeof *v);
+  return true;
+}
+
+weft_status wf_lower_slice(wf_lowering *l, const wf_node *n, bool *is_done, weft_error *err) {
+  wf_place x;
+  const wf_value *v = wf_graph_value(l->g, wf_node_input(n, 0));
+  int64_t last = 0, width = 0, begin = 0, along = 0, step = 1;
+  wf_axis axis;
+  (void)err;
+  if (!wf_lower_find(l, v->id, &x) || v->rank < 1 || !one_int(l, wf_node_input(n, 1), &begin) ||
+      !one_int(l, wf_node_input(n, 3), &along) || (along != -1 && along != v->rank - 1) ||
+      (wf_node_input(n, 4) >= 0 && !one_int(l, wf_node_input(n, 4), &step)) || step != 1 ||
+      !wf_expr_is_const(l->g->exprs, v->dims[v->rank - 1], &last) || last != x.width ||
+      !wf_lower_rows(l, wf_node_output(n, 0), &axis, &width) || axis != x.axis || begin < 0 ||
+      begin > last || width > last - begin) {
+    return WEFT_OK;
+  }
+  x.width = width;
+  x.loc.column += (int32_t)begin;
+  wf_lower_set(l, wf_node_output(n, 0), &x);
   *is_done = true;
   return WEFT_OK;
 }
