@@ -43,7 +43,7 @@ struct wf_interp {
   wf_pool_buffer *scratch[WF_INTERP_MAX_SCRATCH]; /* of the operator that runs */
   size_t n_scratch;
   int depth;
-  int64_t n_iterations; /* of all Loops of the run */
+  int64_t n_iterations;     /* of all Loops of the run */
   wf_pool_buffer **outputs; /* [n_outputs] what the last run left behind */
   wf_view *views;           /* [n_inputs] */
 };
