@@ -26,17 +26,6 @@ foreach(file ${kernel_files})
   endif()
 endforeach()
 
-# The tiles of the 4- and 8-bit products are one straight line of thousands of vector instructions; with
-# UBSan's checks at each of them clang takes minutes a file. ASan stays, and ref, the definition these
-# files are held to, is checked in full.
-if(WEFT_SANITIZE MATCHES "undefined")
-  foreach(file ${kernel_files})
-    if(file MATCHES "/matmul_nbits_" AND NOT file MATCHES "_ref")
-      set_property(SOURCE ${file} APPEND PROPERTY COMPILE_OPTIONS "-fno-sanitize=undefined")
-    endif()
-  endforeach()
-endif()
-
 # Thousands of inlined vector operations take minutes a file under every sanitizer at once, so these keep
 # AddressSanitizer alone; what an AVX-512 file does is asked of its emulation.
 if(WEFT_SANITIZE)
