@@ -286,6 +286,15 @@ static weft_status keep(wf_lowering *l, weft_error *err) {
   return WEFT_OK;
 }
 
+/* A turned or reshaped constant (a tied head seen as the embedding table): those who read weights
+ * look through it, so it becomes a step only when somebody else asks for it (wf_lower_generic). */
+static bool is_view_of_constant(const wf_graph *g, const wf_node *n) {
+  const wf_value *v = wf_graph_value(g, wf_node_output(n, 0));
+  bool is_transposed = false;
+  return v && !v->is_output && n->n_outputs == 1 &&
+         wf_const_of(g, wf_node_output(n, 0), &is_transposed) != NULL;
+}
+
 weft_status wf_lower(wf_component *c, const wf_weight_use *uses, weft_error *err) {
   wf_lowering l = {.c = c, .g = c->graph, .uses = uses};
   weft_status st = WEFT_OK;
@@ -302,6 +311,7 @@ weft_status wf_lower(wf_component *c, const wf_weight_use *uses, weft_error *err
   WF_TRY(place_port(&l, c->packed.select, WF_AXIS_SELECTED, &c->select_slot, err));
   for (size_t i = 0; i < c->graph->order.n; i++) {
     const wf_node *n = c->graph->nodes.at[c->graph->order.at[i]];
+    if (is_view_of_constant(c->graph, n)) continue;
     wf_lower_fn *rule = rule_of(n);
     bool is_done = false;
     if (rule) WF_TRY(rule(&l, n, &is_done, err));

@@ -693,6 +693,11 @@ weft_status wf_lower_generic(wf_lowering *l, const wf_node *n, weft_error *err) 
       continue;
     }
     const wf_place *p = &l->places[n->inputs[i]];
+    const wf_node *maker = p->is_set ? NULL : wf_graph_producer(l->g, n->inputs[i]);
+    bool is_transposed = false;
+    if (maker && wf_const_of(l->g, n->inputs[i], &is_transposed)) {
+      WF_RETURN_IF_ERROR(wf_lower_generic(l, maker, err)); /* left out until now; at most 16 deep */
+    }
     if (!p->is_set) {
       return wf_fail(err, WEFT_INTERNAL, "", "value '%.*s' is read before it is made",
                      (int)in[i].value->name.n, in[i].value->name.at ? in[i].value->name.at : "");
