@@ -43,7 +43,7 @@ static weft_status fold_view(pass *p, const wf_node *n) {
   wf_tensor *t = wf_arena_alloc(g->arena, sizeof *t);
   size_t count;
   if (!dims || !t) return graph_no_memory(p->err);
-  if (y->rank < 0) return WEFT_OK;
+  if (y->rank < 0 || !x->tensor) return WEFT_OK;
   for (int32_t i = 0; i < y->rank; i++) {
     if (!wf_expr_is_const(g->exprs, y->dims[i], &dims[i])) return WEFT_OK;
   }
