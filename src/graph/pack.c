@@ -80,8 +80,10 @@ static weft_status fix_targets(packer *k, bool *ok) {
   for (size_t i = 0; i < g->order.n; i++) {
     wf_node *n = g->nodes.at[g->order.at[i]];
     int64_t target[GRAPH_MAX_CONTENT];
-    if ((n->op != WF_OP_RESHAPE && n->op != WF_OP_EXPAND) || is_const(g, n->inputs[1])) continue;
-    const wf_value *s = g->values.at[n->inputs[1]], *y = g->values.at[n->outputs[0]];
+    if (n->op != WF_OP_RESHAPE && n->op != WF_OP_EXPAND) continue;
+    const int32_t shape = wf_node_input(n, 1); /* the oldest Reshape has it as an attribute */
+    if (shape < 0 || is_const(g, shape)) continue;
+    const wf_value *s = g->values.at[shape], *y = g->values.at[n->outputs[0]];
     int32_t open = 0;
     for (int32_t j = 0; j < y->rank; j++) {
       if (wf_expr_is_const(g->exprs, y->dims[j], &target[j])) continue;
