@@ -243,7 +243,7 @@ static void run_out_of_memory(work *w) {
 #ifdef IS_SANITIZED
   (void)w;
   (void)attempt;
-  print_message("SKIP: a sanitizer owns malloc in this build\n");
+  print_message("NOT RUN: a sanitizer owns malloc in this build\n");
 #else
   weft_error err = {0};
   long calls = 0, leaked = 0;
