@@ -16,7 +16,7 @@ import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 
 HERE = pathlib.Path(__file__).parent / "golden"
-V, H, HEADS, KV, D, F, LAYERS, ROPE = 64, 32, 2, 1, 16, 64, 2, 256
+V, H, HEADS, KV, D, F, LAYERS, ROPE = 64, 32, 2, 1, 16, 64, 2, 512
 IDS = [(i * 37 + i * i * 11 + 5) % V for i in range(40)]
 rng = np.random.default_rng(3)
 

@@ -204,7 +204,7 @@ static void a_decoder_of_the_builders_form_is_packed_and_grouped_by_window(void 
   assert_int_equal(d.info->n_groups, 2);
   assert_int_equal(d.info->groups[d.info->layers[0].group].window, 0);
   assert_int_equal(d.info->groups[d.info->layers[1].group].window, 7);
-  assert_int_equal(d.info->max_positions, 256);
+  assert_int_equal(d.info->max_positions, 512);
   for (size_t i = 0; i < 2; i++) assert_int_equal(d.info->layers[i].kv.value_offset % 64, 0);
   decoder_close(&d);
 }
@@ -249,6 +249,42 @@ static void chunks_and_threads_do_not_change_a_bit(void **state) {
     wf_free(first);
     wf_free(other);
   }
+}
+
+/* Past one super-tile a single row's keys are split among the members, in the layer without a
+ * window as in the one with it. */
+static void splitting_keys_among_members_does_not_change_a_bit(void **state) {
+  (void)state;
+  enum { LONG = 400 };
+  static const char *const names[] = {"q4", "f32"};
+  float *first = wf_calloc(LONG * VOCAB, sizeof *first);
+  float *other = wf_calloc(LONG * VOCAB, sizeof *other);
+  for (int k = 0; k < 2; k++) {
+    decoder d;
+    decoder_options o = exact();
+    o.kv = k ? WF_KV_F32 : WF_KV_F16;
+    open_toy(&d, names[k], &o);
+    bench whole = open_bench(&d, 1, 512);
+    read_sequence(&d, &whole, 3, LONG, LONG, first);
+    close_bench(&whole);
+    for (int threads = 2; threads <= 3; threads++) {
+      for (int64_t chunk = 1; chunk <= WF_ATTENTION_SPLIT_TOKENS; chunk += 7) {
+        wf_run_counters before, after;
+        bench b = open_bench(&d, threads, 512);
+        read_sequence(&d, &b, 3, WF_ATTENTION_SUPER, chunk, other);
+        wf_backend_native.counters(b.s, &before);
+        read_sequence(&d, &b, 3, LONG, chunk, other);
+        wf_backend_native.counters(b.s, &after);
+        assert_same_bits(first, other, LONG * VOCAB, "split keys");
+        /* one allocation for the whole bucket */
+        assert_int_equal(after.allocations - before.allocations, 1);
+        close_bench(&b);
+      }
+    }
+    decoder_close(&d);
+  }
+  wf_free(first);
+  wf_free(other);
 }
 
 /* m sequences, each with its own ids and its own length, all in the same runs. */
@@ -439,7 +475,7 @@ static void ids_and_positions_out_of_range_are_refused(void **state) {
     assert_refused(wf_backend_session_run(&wf_backend_native, b.s, &r, 1, &err),
                    WEFT_INVALID_ARGUMENT, &err);
   }
-  seq.length = 256; /* the rotary tables end here */
+  seq.length = 512; /* the rotary tables end here */
   const wf_row r = sequence_row(&seq, &zero, 1, &zero, 1, logits);
   assert_refused(wf_backend_session_run(&wf_backend_native, b.s, &r, 1, &err), WEFT_CONTEXT_FULL,
                  &err);
@@ -500,6 +536,7 @@ int main(void) {
       cmocka_unit_test(a_decoder_of_the_builders_form_is_packed_and_grouped_by_window),
       cmocka_unit_test(a_mean_over_the_sequence_is_named_as_what_stands_in_the_way),
       cmocka_unit_test(chunks_and_threads_do_not_change_a_bit),
+      cmocka_unit_test(splitting_keys_among_members_does_not_change_a_bit),
       cmocka_unit_test(rows_together_have_the_bits_of_rows_alone),
       cmocka_unit_test(sessions_of_two_threads_share_a_component),
       cmocka_unit_test(a_warm_step_takes_nothing_from_the_heap),

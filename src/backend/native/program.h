@@ -232,6 +232,9 @@ struct wf_exec {
   const wf_attention_row *rows; /* [n_groups][n_rows] */
   unsigned char *scratch;       /* this member's */
   int64_t ticket_base;          /* this member's */
+  /* Where keys are split among members: each row's partial results; NULL: rows stay whole. */
+  unsigned char *partials;
+  size_t partials_stride;
   wf_backend_session *session;
 };
 

@@ -12,6 +12,8 @@
 void wf_session_count_copy(wf_backend_session *s, uint64_t n_bytes) {
   s->counters.copies_bytes += n_bytes;
 }
+void wf_session_count_barrier(wf_backend_session *s) { s->counters.barriers++; }
+
 size_t wf_session_slot_bytes(const wf_backend_session *s, int32_t slot) {
   return s->slot_bytes[slot];
 }
@@ -261,6 +263,7 @@ void wf_native_close(wf_backend_session *s) {
   wf_interp_close(s);
   free_buffers(s);
   wf_free(s->rows);
+  wf_free(s->partials);
   wf_pool_deinit(&s->scratch);
   wf_free(s->exec.head_scratch);
   wf_free(s->slots);
@@ -407,6 +410,45 @@ static weft_status gather_rows(wf_backend_session *s, const wf_row *rows, size_t
   return fill_embeds(s, rows, n_rows, err);
 }
 
+/* Keys are split when rows are too few to keep every member busy. The room grows with the context
+ * rounded up to a power of two, so that a step inside a bucket allocates nothing. */
+static weft_status place_partials(wf_backend_session *s, const wf_row *rows, size_t n_rows,
+                                  weft_error *err) {
+  wf_exec *x = &s->exec;
+  x->partials = NULL;
+  if (s->n_members < 2 || n_rows > (size_t)s->n_members * 4) return WEFT_OK;
+  int64_t longest = 0, most_new = 0;
+  for (size_t i = 0; i < n_rows; i++) {
+    if (rows[i].n_new > WF_ATTENTION_SPLIT_TOKENS) continue;
+    if (rows[i].past + rows[i].n_new > longest) longest = rows[i].past + rows[i].n_new;
+    if (rows[i].n_new > most_new) most_new = rows[i].n_new;
+  }
+  if (longest <= WF_ATTENTION_SUPER) return WEFT_OK;
+  int64_t bucket = 2 * WF_ATTENTION_SUPER;
+  while (bucket < longest) bucket *= 2;
+  size_t stride = 0;
+  for (size_t i = 0; i < s->c->n_steps; i++) {
+    const wf_step *step = &s->c->steps[i];
+    if (step->fn != wf_step_attention) continue;
+    const size_t n = wf_attention_partials_bytes(&step->as.attention.spec, &step->as.attention.kv,
+                                                 most_new, bucket);
+    if (n > stride) stride = n;
+  }
+  size_t total = 0;
+  if (!wf_size_align(stride, 64, &stride) || !wf_size_mul(stride, n_rows, &total)) total = SIZE_MAX;
+  if (total > s->partials_bytes) {
+    wf_free(s->partials);
+    s->partials_bytes = 0;
+    s->partials = total == SIZE_MAX ? NULL : wf_alloc_aligned(total, 64);
+    if (!s->partials) return wf_fail_memory(err, total, "attention over a long context");
+    s->partials_bytes = total;
+    s->counters.allocations++;
+  }
+  x->partials = s->partials;
+  x->partials_stride = stride;
+  return WEFT_OK;
+}
+
 static weft_status run_packed(wf_backend_session *s, const wf_row *rows, size_t n_rows,
                               weft_error *err) {
   const wf_component *c = s->c;
@@ -422,6 +464,7 @@ static weft_status run_packed(wf_backend_session *s, const wf_row *rows, size_t 
   }
   if (n_rows > s->max_rows) WF_RETURN_IF_ERROR(make_rows(s, n_rows * 2, err));
   WF_RETURN_IF_ERROR(gather_rows(s, rows, n_rows, err));
+  WF_RETURN_IF_ERROR(place_partials(s, rows, n_rows, err));
   s->exec.is_small = n_tokens <= WF_ACT_ROW_GRAIN;
   for (int i = 0; i < s->n_members; i++) {
     s->execs[i] = s->exec;

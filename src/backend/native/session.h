@@ -32,6 +32,8 @@ struct wf_backend_session {
   wf_attention_row *rows;
   unsigned char *member_scratch; /* attention's, one after another */
   size_t member_scratch_bytes;   /* of one member */
+  unsigned char *partials;       /* of attention whose keys are split; shared by the members */
+  size_t partials_bytes;
   /* General operators. */
   wf_pool scratch;
   wf_pool_buffer *scratch_used[WF_SESSION_MAX_SCRATCH];
@@ -42,6 +44,7 @@ struct wf_backend_session {
 
 /* Called by steps on member 0. */
 void wf_session_count_copy(wf_backend_session *s, uint64_t n_bytes);
+void wf_session_count_barrier(wf_backend_session *s);
 size_t wf_session_slot_bytes(const wf_backend_session *s, int32_t slot);
 weft_status wf_session_scratch(wf_backend_session *s, size_t n_bytes, void **data, weft_error *err);
 /* Between two operators. */

@@ -4,56 +4,39 @@
 
 #include "backend/native/program.h"
 #include "backend/native/session.h"
-
-typedef struct span {
-  int64_t begin, end;
-} span;
-
-/* A member's rows: the same in every step over that axis; all of them in a small run. */
-static span rows_of(const wf_exec *x, const wf_step *s, const wf_member *m) {
-  const int64_t n = s->axis == WF_AXIS_SELECTED ? x->n_selected : x->n_tokens;
-  span r = {0, n};
-  if (!x->is_small) wf_member_range(m, n, WF_ACT_ROW_GRAIN, &r.begin, &r.end);
-  return r;
-}
-
-static float *at(const wf_exec *x, wf_loc l, int64_t row) {
-  float *base = (float *)(void *)x->slots[l.slot];
-  return base + row * x->c->slots[l.slot].width + l.column;
-}
-static int64_t ld(const wf_exec *x, wf_loc l) { return x->c->slots[l.slot].width; }
+#include "backend/native/step_util.h"
 
 void wf_step_gather(wf_exec *x, const wf_step *s, const wf_member *m) {
-  const span r = rows_of(x, s, m);
+  const wf_span r = wf_step_rows(x, s, m);
   if (r.begin == r.end) return;
   const wf_table *t = s->as.gather.table;
-  float *y = at(x, s->out[0], r.begin);
+  float *y = wf_step_at(x, s->out[0], r.begin);
   if (t->packed) {
-    wf_packed_gather(t->packed, x->ids + r.begin, r.end - r.begin, y, ld(x, s->out[0]));
+    wf_packed_gather(t->packed, x->ids + r.begin, r.end - r.begin, y, wf_step_ld(x, s->out[0]));
   } else {
-    wf_weight_gather(&t->desc, x->ids + r.begin, r.end - r.begin, y, ld(x, s->out[0]));
+    wf_weight_gather(&t->desc, x->ids + r.begin, r.end - r.begin, y, wf_step_ld(x, s->out[0]));
   }
 }
 
 /* Rows of `from` as the products that read them want them. */
-static void pack_rows(wf_exec *x, const wf_step *s, span r, wf_loc from, int32_t to) {
+static void pack_rows(wf_exec *x, const wf_step *s, wf_span r, wf_loc from, int32_t to) {
   const int64_t total = s->axis == WF_AXIS_SELECTED ? x->n_selected : x->n_tokens;
   /* wf_act_pack wants row 0's address. */
-  wf_act_pack(&x->c->slots[to].act, x->level, total, r.begin, r.end, at(x, from, 0), ld(x, from),
-              x->slots[to]);
+  wf_act_pack(&x->c->slots[to].act, x->level, total, r.begin, r.end, wf_step_at(x, from, 0),
+              wf_step_ld(x, from), x->slots[to]);
 }
 
-static void norm_rows(const wf_exec *x, const wf_step *s, span r) {
+static void norm_rows(const wf_exec *x, const wf_step *s, wf_span r) {
   const wf_norm_step *p = &s->as.norm;
   const int64_t n_rows = r.end - r.begin;
-  const float *in = at(x, s->in[0], r.begin);
-  int64_t ld_in = ld(x, s->in[0]);
-  float *y = at(x, s->out[0], r.begin);
-  const int64_t ld_y = ld(x, s->out[0]);
+  const float *in = wf_step_at(x, s->in[0], r.begin);
+  int64_t ld_in = wf_step_ld(x, s->in[0]);
+  float *y = wf_step_at(x, s->out[0], r.begin);
+  const int64_t ld_y = wf_step_ld(x, s->out[0]);
   if (s->out[1].slot >= 0) {
-    float *sum = at(x, s->out[1], r.begin);
-    const float *skip = at(x, s->in[1], r.begin);
-    const int64_t ld_sum = ld(x, s->out[1]), ld_skip = ld(x, s->in[1]);
+    float *sum = wf_step_at(x, s->out[1], r.begin);
+    const float *skip = wf_step_at(x, s->in[1], r.begin);
+    const int64_t ld_sum = wf_step_ld(x, s->out[1]), ld_skip = wf_step_ld(x, s->in[1]);
     if (p->kind == WF_NORM_RMS && !p->shift) {
       wf_skip_rms_norm_f32(x->level, n_rows, p->n, in, ld_in, skip, ld_skip, p->bias, p->weight,
                            p->epsilon, sum, ld_sum, y, ld_y);
@@ -85,14 +68,14 @@ static void norm_rows(const wf_exec *x, const wf_step *s, span r) {
 }
 
 void wf_step_norm(wf_exec *x, const wf_step *s, const wf_member *m) {
-  const span r = rows_of(x, s, m);
+  const wf_span r = wf_step_rows(x, s, m);
   if (r.begin == r.end) return;
   norm_rows(x, s, r);
   if (s->packs) pack_rows(x, s, r, s->out[0], s->out[2].slot);
 }
 
 void wf_step_act_pack(wf_exec *x, const wf_step *s, const wf_member *m) {
-  const span r = rows_of(x, s, m);
+  const wf_span r = wf_step_rows(x, s, m);
   if (r.begin < r.end) pack_rows(x, s, r, s->in[0], s->out[0].slot);
 }
 
@@ -104,10 +87,10 @@ void wf_step_linear(wf_exec *x, const wf_step *s, const wf_member *m) {
   if (begin == end || total == 0) return;
   wf_epilogue e = {WF_EPILOGUE_NONE, NULL, 0};
   if (s->as.linear.has_residual) {
-    e = (wf_epilogue){WF_EPILOGUE_ADD, at(x, s->in[1], 0), ld(x, s->in[1])};
+    e = (wf_epilogue){WF_EPILOGUE_ADD, wf_step_at(x, s->in[1], 0), wf_step_ld(x, s->in[1])};
   }
-  wf_matmul_run(&w->packed, total, x->slots[s->in[0].slot], at(x, s->out[0], 0), ld(x, s->out[0]),
-                begin, end, &e);
+  wf_matmul_run(&w->packed, total, x->slots[s->in[0].slot], wf_step_at(x, s->out[0], 0),
+                wf_step_ld(x, s->out[0]), begin, end, &e);
 }
 
 /* The rows' own buffers take the logits: straight where they lie one after another, else by way of
@@ -138,36 +121,38 @@ void wf_step_head(wf_exec *x, const wf_step *s, const wf_member *m) {
 }
 
 void wf_step_store_logits(wf_exec *x, const wf_step *s, const wf_member *m) {
-  const span r = rows_of(x, s, m);
+  const wf_span r = wf_step_rows(x, s, m);
   if (x->is_small && m->index != 0) return;
   for (int64_t i = r.begin; i < r.end; i++) {
-    memcpy(x->logits[i], at(x, s->in[0], i), (size_t)s->width * sizeof(float));
+    memcpy(x->logits[i], wf_step_at(x, s->in[0], i), (size_t)s->width * sizeof(float));
   }
 }
 
 void wf_step_glu(wf_exec *x, const wf_step *s, const wf_member *m) {
-  const span r = rows_of(x, s, m);
+  const wf_span r = wf_step_rows(x, s, m);
   if (r.begin == r.end) return;
-  wf_gated_f32(x->level, s->as.unary.fn, r.end - r.begin, s->width, at(x, s->in[0], r.begin),
-               ld(x, s->in[0]), at(x, s->in[1], r.begin), ld(x, s->in[1]),
-               at(x, s->out[0], r.begin), ld(x, s->out[0]));
+  wf_gated_f32(x->level, s->as.unary.fn, r.end - r.begin, s->width,
+               wf_step_at(x, s->in[0], r.begin), wf_step_ld(x, s->in[0]),
+               wf_step_at(x, s->in[1], r.begin), wf_step_ld(x, s->in[1]),
+               wf_step_at(x, s->out[0], r.begin), wf_step_ld(x, s->out[0]));
   if (s->packs) pack_rows(x, s, r, s->out[0], s->out[2].slot);
 }
 
 void wf_step_unary(wf_exec *x, const wf_step *s, const wf_member *m) {
-  const span r = rows_of(x, s, m);
+  const wf_span r = wf_step_rows(x, s, m);
   for (int64_t i = r.begin; i < r.end; i++) {
-    wf_unary_f32(x->level, s->as.unary.fn, s->width, at(x, s->in[0], i), at(x, s->out[0], i));
+    wf_unary_f32(x->level, s->as.unary.fn, s->width, wf_step_at(x, s->in[0], i),
+                 wf_step_at(x, s->out[0], i));
   }
 }
 
 void wf_step_binary(wf_exec *x, const wf_step *s, const wf_member *m) {
-  const span r = rows_of(x, s, m);
+  const wf_span r = wf_step_rows(x, s, m);
   for (int64_t i = r.begin; i < r.end; i++) {
-    const float *a = at(x, s->in[0], i);
-    float *y = at(x, s->out[0], i);
+    const float *a = wf_step_at(x, s->in[0], i);
+    float *y = wf_step_at(x, s->out[0], i);
     if (!s->as.binary.constant) {
-      wf_binary_f32(x->level, s->as.binary.op, s->width, a, 1, at(x, s->in[1], i), 1, y);
+      wf_binary_f32(x->level, s->as.binary.op, s->width, a, 1, wf_step_at(x, s->in[1], i), 1, y);
     } else if (s->as.binary.is_reversed) {
       wf_binary_f32(x->level, s->as.binary.op, s->width, s->as.binary.constant, s->as.binary.step,
                     a, 1, y);
@@ -179,109 +164,23 @@ void wf_step_binary(wf_exec *x, const wf_step *s, const wf_member *m) {
 }
 
 void wf_step_select(wf_exec *x, const wf_step *s, const wf_member *m) {
-  const span r = rows_of(x, s, m);
+  const wf_span r = wf_step_rows(x, s, m);
   for (int64_t i = r.begin; i < r.end; i++) {
-    memcpy(at(x, s->out[0], i), at(x, s->in[0], x->select[i]), (size_t)s->width * sizeof(float));
+    memcpy(wf_step_at(x, s->out[0], i), wf_step_at(x, s->in[0], x->select[i]),
+           (size_t)s->width * sizeof(float));
   }
 }
 
 void wf_step_copy(wf_exec *x, const wf_step *s, const wf_member *m) {
-  const span r = rows_of(x, s, m);
+  const wf_span r = wf_step_rows(x, s, m);
   for (int64_t i = r.begin; i < r.end; i++) {
-    memcpy(at(x, s->out[0], i), at(x, s->in[0], i), (size_t)s->width * sizeof(float));
+    memcpy(wf_step_at(x, s->out[0], i), wf_step_at(x, s->in[0], i),
+           (size_t)s->width * sizeof(float));
   }
   if (m->index == 0) {
     const int64_t n = s->axis == WF_AXIS_SELECTED ? x->n_selected : x->n_tokens;
     wf_session_count_copy(x->session, (uint64_t)(n * s->width) * sizeof(float));
   }
-}
-
-/* ---- attention ---------------------------------------------------------------------------------
- */
-
-/* Rotates tokens [begin, end) in place. Tables of one row a token are addressed by the token's own
- * number, and a table with more columns than the rotation reads is walked a token at a time. */
-static void rotate(const wf_exec *x, const wf_rope_step *p, wf_loc cos_at, wf_loc sin_at, float *v,
-                   int64_t ldv, int32_t n_heads, span r) {
-  if (p->rope.kind == WF_ROPE_NONE) return;
-  if (p->index == WF_ROTARY_BY_POSITION) {
-    wf_rope_f32(x->level, &p->rope, v + r.begin * ldv, ldv, r.end - r.begin, n_heads, p->head_dim,
-                x->positions + r.begin);
-    return;
-  }
-  const int64_t zero = 0;
-  for (int64_t i = r.begin; i < r.end; i++) {
-    wf_rope one = p->rope;
-    one.cos = at(x, cos_at, i);
-    one.sin = at(x, sin_at, i);
-    wf_rope_f32(x->level, &one, v + i * ldv, ldv, 1, n_heads, p->head_dim, &zero);
-  }
-}
-
-void wf_step_rope(wf_exec *x, const wf_step *s, const wf_member *m) {
-  const span r = rows_of(x, s, m);
-  if (r.begin == r.end) return;
-  for (int64_t i = r.begin; i < r.end; i++) {
-    memcpy(at(x, s->out[0], i), at(x, s->in[0], i), (size_t)s->width * sizeof(float));
-  }
-  rotate(x, &s->as.rope, s->in[3], s->in[4], at(x, s->out[0], 0), ld(x, s->out[0]),
-         s->as.rope.n_heads, r);
-}
-
-/* Copies the rows of one operand of the rotation. */
-static float *turned(const wf_exec *x, wf_loc from, wf_loc to, int64_t width, span r) {
-  for (int64_t i = r.begin; i < r.end; i++) {
-    memcpy(at(x, to, i), at(x, from, i), (size_t)width * sizeof(float));
-  }
-  return at(x, to, 0);
-}
-
-/* Rotation of q and k, and k and v into the cache: each member for its own tokens. */
-void wf_step_append(wf_exec *x, const wf_step *s, const wf_member *m) {
-  const wf_attention_step *p = &s->as.attention;
-  const span r = rows_of(x, s, m);
-  if (r.begin == r.end) return;
-  float *k = at(x, s->in[1], 0);
-  int64_t ldk = ld(x, s->in[1]);
-  const int64_t ldv = ld(x, s->in[2]);
-  const float *v = at(x, s->in[2], 0);
-  if (p->rotates) {
-    float *q = turned(x, s->in[0], s->out[0], ld(x, s->out[0]), r);
-    k = turned(x, s->in[1], s->out[1], ld(x, s->out[1]), r);
-    ldk = ld(x, s->out[1]);
-    rotate(x, &p->rope, s->in[3], s->in[4], q, ld(x, s->out[0]), p->rope.n_heads, r);
-    rotate(x, &p->rope, s->in[3], s->in[4], k, ldk, p->kv.kv_heads, r);
-  }
-  if (x->is_small && m->index != 0) return; /* the cache is written once */
-  const wf_attention_row *rows = x->rows + (size_t)p->group * x->n_rows;
-  for (size_t i = 0; i < x->n_rows; i++) {
-    const int64_t begin = r.begin > rows[i].start ? r.begin - rows[i].start : 0;
-    const int64_t end =
-        r.end < rows[i].start + rows[i].n_new ? r.end - rows[i].start : rows[i].n_new;
-    if (begin >= end) continue;
-    wf_kv_append(x->level, &p->kv, &rows[i], NULL, k, ldk, v, ldv, begin, end);
-  }
-}
-
-void wf_step_attention(wf_exec *x, const wf_step *s, const wf_member *m) {
-  const wf_attention_step *p = &s->as.attention;
-  const wf_attention_row *rows = x->rows + (size_t)p->group * x->n_rows;
-  const float *q = at(x, s->in[0], 0);
-  float *y = at(x, s->out[0], 0);
-  const int64_t ldq = ld(x, s->in[0]), ldy = ld(x, s->out[0]);
-  const int64_t base = x->ticket_base;
-  int64_t ticket = wf_team_ticket(m) - base, first = 0;
-  for (size_t i = 0; i < x->n_rows; i++) {
-    const int64_t n_items = rows[i].n_new ? wf_attention_n_items(&p->spec, &p->kv, &rows[i]) : 0;
-    while (ticket < first + n_items) {
-      wf_attention_item(x->level, &p->spec, &p->kv, &rows[i], q, ldq, y, ldy, ticket - first,
-                        x->scratch);
-      ticket = wf_team_ticket(m) - base;
-    }
-    first += n_items;
-  }
-  /* Each member draws exactly one ticket too many, so everybody knows where the next use begins. */
-  x->ticket_base = base + first + m->n;
 }
 
 /* ---- general operators
