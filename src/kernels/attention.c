@@ -39,6 +39,26 @@ void wf_head_rms_norm_f32(wf_cpu_level level, float *x, int64_t ld, int64_t n_to
   choose(level)->head_rms_norm(x, ld, n_tokens, n_heads, head_dim, weight, epsilon);
 }
 
+/* One key into its lane of the group. */
+static void store_key(const wf_attention_variant *variant, const wf_kv_layer *layer, const float *k,
+                      unsigned char *to, float *scale) {
+  WF_ALIGNED(64) unsigned char key[WF_ATTENTION_MAX_DIM * sizeof(float)];
+  variant->store(layer->type, layer->head_dim, k, key, scale);
+  switch (layer->type) {
+    case WF_KV_F32:
+      for (int32_t d = 0; d < layer->head_dim; d++)
+        memcpy(to + (size_t)d * WF_KV_KEY_GROUP * 4, key + (size_t)d * 4, 4);
+      break;
+    case WF_KV_F16:
+      for (int32_t d = 0; d < layer->head_dim; d++)
+        memcpy(to + (size_t)d * WF_KV_KEY_GROUP * 2, key + (size_t)d * 2, 2);
+      break;
+    case WF_KV_Q8:
+      for (int32_t d = 0; d < layer->head_dim; d++) to[(size_t)d * WF_KV_KEY_GROUP] = key[d];
+      break;
+  }
+}
+
 void wf_kv_append_by(const wf_attention_variant *variant, const wf_kv_layer *layer,
                      const wf_attention_row *row, const wf_rope *rope, float *k, int64_t ldk,
                      const float *v, int64_t ldv, int64_t token_begin, int64_t token_end) {
@@ -51,8 +71,7 @@ void wf_kv_append_by(const wf_attention_variant *variant, const wf_kv_layer *lay
     for (int32_t h = 0; h < layer->kv_heads; h++) {
       float *scale;
       unsigned char *to = wf_kv_at(layer, row, at, h, 0, &scale);
-      variant->store(layer->type, layer->head_dim, k_token + (int64_t)h * layer->head_dim, to,
-                     scale);
+      store_key(variant, layer, k_token + (int64_t)h * layer->head_dim, to, scale);
       to = wf_kv_at(layer, row, at, h, 1, &scale);
       variant->store(layer->type, layer->head_dim_v, v_token + (int64_t)h * layer->head_dim_v, to,
                      scale);
@@ -60,18 +79,19 @@ void wf_kv_append_by(const wf_attention_variant *variant, const wf_kv_layer *lay
   }
 }
 
-static void read_back(const wf_kv_layer *layer, int64_t n, const unsigned char *from,
+/* n elements, `step` of them apart. */
+static void read_back(wf_kv_type type, int64_t n, const unsigned char *from, int64_t step,
                       const float *scale, float *to) {
-  if (layer->type == WF_KV_F32) {
-    memcpy(to, from, (size_t)n * sizeof *to);
-  } else if (layer->type == WF_KV_F16) {
-    for (int64_t i = 0; i < n; i++) {
+  for (int64_t i = 0; i < n; i++) {
+    if (type == WF_KV_F32) {
+      memcpy(&to[i], from + 4 * i * step, sizeof to[i]);
+    } else if (type == WF_KV_F16) {
       uint16_t h;
-      memcpy(&h, from + 2 * i, sizeof h);
+      memcpy(&h, from + 2 * i * step, sizeof h);
       to[i] = wf_f16_value(h);
+    } else {
+      to[i] = (float)(int8_t)from[i * step] * *scale;
     }
-  } else {
-    for (int64_t i = 0; i < n; i++) to[i] = (float)(int8_t)from[i] * *scale;
   }
 }
 
@@ -82,9 +102,10 @@ void wf_kv_read(const wf_kv_layer *layer, const wf_attention_row *row, int64_t b
       const int64_t slot = (t - begin) * layer->kv_heads + h;
       float *scale;
       const unsigned char *from = wf_kv_at(layer, row, t, h, 0, &scale);
-      read_back(layer, layer->head_dim, from, scale, k + slot * layer->head_dim);
+      read_back(layer->type, layer->head_dim, from, WF_KV_KEY_GROUP, scale,
+                k + slot * layer->head_dim);
       from = wf_kv_at(layer, row, t, h, 1, &scale);
-      read_back(layer, layer->head_dim_v, from, scale, v + slot * layer->head_dim_v);
+      read_back(layer->type, layer->head_dim_v, from, 1, scale, v + slot * layer->head_dim_v);
     }
   }
 }
@@ -96,7 +117,7 @@ int64_t wf_attention_n_items(const wf_attention_spec *p, const wf_kv_layer *laye
 }
 
 /* Per thread: queries [rows][head_dim], scores [rows][tile], accumulators and totals
- * [rows][padded head_dim_v] each, four numbers a row, one transposed key tile and one value tile.
+ * [rows][padded head_dim_v] each, four numbers a row, one tile of keys or values.
  */
 size_t wf_attention_scratch_bytes(const wf_attention_spec *p, const wf_kv_layer *layer,
                                   int64_t max_new_tokens) {

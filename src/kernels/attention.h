@@ -3,11 +3,13 @@
  *
  * THE CACHE LAYOUT. Each row (sequence) of a run has, for a layer, an array of block pointers. A
  * block holds `block_tokens` (a power of two) consecutive tokens of one layer group. Inside a
- * block, for a layer: keys at key_offset bytes as [kv_heads][block_tokens][head_dim], values at
- * value_offset as [kv_heads][block_tokens][head_dim_v], elements f32 or f16; q8 has after each
- * plane its scales: int8 [kv_heads][block_tokens][dim], then float scales [kv_heads][block_tokens]
- * at *_scale_offset. A contiguous cache is one block. Token t of the sequence lies in blocks[t /
- * block_tokens - first_block].
+ * block, for a layer: keys at key_offset bytes in groups of WF_KV_KEY_GROUP tokens, as
+ * [kv_heads][block_tokens / group][head_dim][group] (a score is then a sum down a lane: decoding
+ * reads the cache as it lies, without turning a tile around first), values at value_offset as
+ * [kv_heads][block_tokens][head_dim_v], elements f32, f16 or int8; q8 has float scales
+ * [kv_heads][block_tokens] at *_scale_offset. A contiguous cache is one block. Token t of the
+ * sequence lies in blocks[t / block_tokens - first_block]. Bytes of tokens that were not written
+ * may be read, but no result depends on them.
  *
  * THE CONTRACT. Query at position p attends to keys j with lo(p) <= j <= p, where lo(p) = 0, or
  * p - window + 1 for a sliding window (window > 0). softmax(scale * q.k, capped: cap * tanh(s /
@@ -26,7 +28,7 @@
 #include "base/process.h"
 
 /* Heads wider than WF_ATTENTION_MAX_DIM are refused by whoever builds the plan. */
-enum { WF_ATTENTION_TILE = 64, WF_ATTENTION_MAX_DIM = 1024 };
+enum { WF_ATTENTION_TILE = 64, WF_ATTENTION_MAX_DIM = 1024, WF_KV_KEY_GROUP = 16 };
 
 typedef enum wf_kv_type { WF_KV_F32, WF_KV_F16, WF_KV_Q8 } wf_kv_type;
 
@@ -34,7 +36,7 @@ typedef enum wf_kv_type { WF_KV_F32, WF_KV_F16, WF_KV_Q8 } wf_kv_type;
 typedef struct wf_kv_layer {
   wf_kv_type type;
   int32_t kv_heads, head_dim, head_dim_v;
-  int32_t block_tokens; /* power of two, a multiple or divisor of the tile */
+  int32_t block_tokens; /* power of two, at least WF_KV_KEY_GROUP */
   size_t key_offset, value_offset, key_scale_offset, value_scale_offset; /* bytes into a block */
 } wf_kv_layer;
 

@@ -4,10 +4,10 @@
  *
  * WF_ATTENTION_NORMS names the elementwise table of the same level.
  * A span has rows: (token, head of the group) pairs that share one kv head, so a key tile is read
- * once for all of them. Per tile of 64 keys: keys are transposed into [head_dim][64] (scores then
- * need no sums across lanes), scores = q * keys, softmax weights per row, acc = acc * correction +
- * weights * values. Both products run in rows_product, which sums over its inner index in ascending
- * order for each output on its own: how many rows share a call changes no bit. */
+ * once for all of them. Per tile of 64 keys: scores = q * keys (a lane a key, so no sums across
+ * lanes), softmax weights per row, acc = acc * correction + weights * values. Both products sum
+ * over their inner index in ascending order for each output on its own: how many rows share a call
+ * changes no bit. */
 #include <math.h>
 #include <string.h>
 
@@ -26,26 +26,39 @@ typedef struct span_state {
   int32_t *lo, *hi; /* of the tile in hand, relative to it: keys the row sees */
 } span_state;
 
-/* c[r][.] = correction[r] * c[r][.] + sum_k a[r][k] * b[k][.], or without the first term, for n_vec
- * vectors of columns. */
-WF_INLINE void columns_product(const int R, const int C, int64_t k, const float *a, int64_t lda,
-                               const float *b, int64_t ldb, float *c, int64_t ldc,
-                               const float *correction) {
-  vf sum[MAX_R][4];
+WF_INLINE vf load_as(const wf_kv_type type, const unsigned char *p) {
+  return type == WF_KV_F32   ? v_load((const float *)(const void *)p)
+         : type == WF_KV_F16 ? v_from_f16(p)
+                             : v_from_i8(p);
+}
+
+/* Scores of C vectors of keys, the first at column `at` of a tile of groups, for R rows. */
+WF_INLINE void score_columns(const wf_kv_type type, const int R, const int C, int64_t dim,
+                             const float *q, int64_t ldq, const unsigned char *key,
+                             const float *scale, int64_t at, float *score) {
+  const size_t bytes = wf_kv_element_bytes(type);
+  vf sum[MAX_R][4], factor[4];
+  const unsigned char *from[4];
   WF_UNROLL_ALL
-  for (int r = 0; r < R; r++) {
+  for (int j = 0; j < C; j++) {
+    const int64_t column = at + j * VF_N;
+    from[j] = key + (size_t)(column / WF_KV_KEY_GROUP * WF_KV_KEY_GROUP * dim +
+                             column % WF_KV_KEY_GROUP) *
+                        bytes;
+    if (type == WF_KV_Q8) factor[j] = v_load(scale + column);
     WF_UNROLL_ALL
-    for (int j = 0; j < C; j++)
-      sum[r][j] =
-          correction ? v_mul(v_load(c + r * ldc + j * VF_N), v_set1(correction[r])) : v_zero();
+    for (int r = 0; r < R; r++) sum[r][j] = v_zero();
   }
-  for (int64_t i = 0; i < k; i++) {
+  for (int64_t i = 0; i < dim; i++) {
     vf row[4];
     WF_UNROLL_ALL
-    for (int j = 0; j < C; j++) row[j] = v_load(b + i * ldb + j * VF_N);
+    for (int j = 0; j < C; j++) {
+      row[j] = load_as(type, from[j] + (size_t)(i * WF_KV_KEY_GROUP) * bytes);
+      if (type == WF_KV_Q8) row[j] = v_mul(row[j], factor[j]);
+    }
     WF_UNROLL_ALL
     for (int r = 0; r < R; r++) {
-      const vf left = v_set1(a[r * lda + i]);
+      const vf left = v_set1(q[r * ldq + i]);
       WF_UNROLL_ALL
       for (int j = 0; j < C; j++) sum[r][j] = v_fma(left, row[j], sum[r][j]);
     }
@@ -53,43 +66,148 @@ WF_INLINE void columns_product(const int R, const int C, int64_t k, const float 
   WF_UNROLL_ALL
   for (int r = 0; r < R; r++) {
     WF_UNROLL_ALL
-    for (int j = 0; j < C; j++) v_store(c + r * ldc + j * VF_N, sum[r][j]);
+    for (int j = 0; j < C; j++) v_store(score + r * TILE + at + j * VF_N, sum[r][j]);
   }
 }
 
-WF_INLINE void rows_of(const int R, int64_t n_vec, int64_t k, const float *a, int64_t lda,
-                       const float *b, int64_t ldb, float *c, int64_t ldc,
-                       const float *correction) {
-  int64_t j = 0;
-  if (R <= 3 || VF_REGISTERS >= 32)
-    for (; j + 4 <= n_vec; j += 4)
-      columns_product(R, 4, k, a, lda, b + j * VF_N, ldb, c + j * VF_N, ldc, correction);
-  for (; j + 2 <= n_vec; j += 2)
-    columns_product(R, 2, k, a, lda, b + j * VF_N, ldb, c + j * VF_N, ldc, correction);
-  if (j < n_vec) columns_product(R, 1, k, a, lda, b + j * VF_N, ldb, c + j * VF_N, ldc, correction);
+/* acc[r][.] = correction[r] * acc[r][.] + sum_i w[r][i] * value[i][.] for C vectors of columns. */
+WF_INLINE void value_columns(const wf_kv_type type, const int R, const int C, int64_t n,
+                             const float *w, const unsigned char *value, int64_t ld,
+                             const float *scale, float *acc, int64_t ld_acc,
+                             const float *correction) {
+  const size_t bytes = wf_kv_element_bytes(type);
+  vf sum[MAX_R][4];
+  WF_UNROLL_ALL
+  for (int r = 0; r < R; r++) {
+    WF_UNROLL_ALL
+    for (int j = 0; j < C; j++)
+      sum[r][j] = v_mul(v_load(acc + r * ld_acc + j * VF_N), v_set1(correction[r]));
+  }
+  for (int64_t i = 0; i < n; i++) {
+    vf row[4];
+    WF_UNROLL_ALL
+    for (int j = 0; j < C; j++) {
+      row[j] = load_as(type, value + (size_t)(i * ld + j * VF_N) * bytes);
+      if (type == WF_KV_Q8) row[j] = v_mul(row[j], v_set1(scale[i]));
+    }
+    WF_UNROLL_ALL
+    for (int r = 0; r < R; r++) {
+      const vf left = v_set1(w[r * TILE + i]);
+      WF_UNROLL_ALL
+      for (int j = 0; j < C; j++) sum[r][j] = v_fma(left, row[j], sum[r][j]);
+    }
+  }
+  WF_UNROLL_ALL
+  for (int r = 0; r < R; r++) {
+    WF_UNROLL_ALL
+    for (int j = 0; j < C; j++) v_store(acc + r * ld_acc + j * VF_N, sum[r][j]);
+  }
 }
 
-static WF_NOINLINE void rows_product(int R, int64_t n_vec, int64_t k, const float *a, int64_t lda,
-                                     const float *b, int64_t ldb, float *c, int64_t ldc,
-                                     const float *correction) {
-  switch (R) {
-    case 1:
-      rows_of(1, n_vec, k, a, lda, b, ldb, c, ldc, correction);
+/* The keys or values of a tile as a product reads them: straight from the cache, or as fp32. */
+typedef struct operand {
+  wf_kv_type type;
+  const unsigned char *at; /* keys: of the tile's first group; values: of the tile's first token */
+  const float *scale;      /* q8: of the tile's first token */
+  int64_t ld;              /* values: elements from one token to the next */
+} operand;
+
+enum { WIDE = VF_REGISTERS >= 32 ? 4 : 2 };
+
+WF_INLINE void scores_as(const wf_kv_type type, const int R, int64_t dim, const float *q,
+                         int64_t ldq, const operand *k, int64_t begin, int64_t end, float *score) {
+  int64_t j = begin;
+  for (; j + WIDE * VF_N <= end; j += WIDE * VF_N)
+    score_columns(type, R, WIDE, dim, q, ldq, k->at, k->scale, j, score);
+  for (; j < end; j += VF_N) score_columns(type, R, 1, dim, q, ldq, k->at, k->scale, j, score);
+}
+
+WF_INLINE void values_as(const wf_kv_type type, const int R, int64_t n_vec, int64_t begin,
+                         int64_t end, const float *w, const operand *v, float *acc, int64_t ld_acc,
+                         const float *correction) {
+  const size_t bytes = wf_kv_element_bytes(type);
+  const unsigned char *from = v->at + (size_t)(begin * v->ld) * bytes;
+  const float *scale = type == WF_KV_Q8 ? v->scale + begin : NULL;
+  int64_t j = 0;
+  for (; j + WIDE <= n_vec; j += WIDE)
+    value_columns(type, R, WIDE, end - begin, w + begin, from + (size_t)(j * VF_N) * bytes, v->ld,
+                  scale, acc + j * VF_N, ld_acc, correction);
+  for (; j < n_vec; j++)
+    value_columns(type, R, 1, end - begin, w + begin, from + (size_t)(j * VF_N) * bytes, v->ld,
+                  scale, acc + j * VF_N, ld_acc, correction);
+}
+
+#define FOR_ROWS(do_) \
+  switch (R) {        \
+    case 1:           \
+      do_(1);         \
+      break;          \
+    case 2:           \
+      do_(2);         \
+      break;          \
+    case 3:           \
+      do_(3);         \
+      break;          \
+    case 4:           \
+      do_(4);         \
+      break;          \
+    case 5:           \
+      do_(5);         \
+      break;          \
+    default:          \
+      do_(6);         \
+      break;          \
+  }
+
+#define DEFINE_PRODUCTS(name, type)                                                       \
+  static WF_NOINLINE void scores_##name(int R, int64_t dim, const float *q, int64_t ldq,  \
+                                        const operand *k, int64_t begin, int64_t end,     \
+                                        float *score) {                                   \
+    FOR_ROWS(SCORES_##name)                                                               \
+  }                                                                                       \
+  static WF_NOINLINE void values_##name(int R, int64_t n_vec, int64_t begin, int64_t end, \
+                                        const float *w, const operand *v, float *acc,     \
+                                        int64_t ld_acc, const float *correction) {        \
+    FOR_ROWS(VALUES_##name)                                                               \
+  }
+#define SCORES_f32(n) scores_as(WF_KV_F32, n, dim, q, ldq, k, begin, end, score)
+#define SCORES_f16(n) scores_as(WF_KV_F16, n, dim, q, ldq, k, begin, end, score)
+#define SCORES_q8(n) scores_as(WF_KV_Q8, n, dim, q, ldq, k, begin, end, score)
+#define VALUES_f32(n) values_as(WF_KV_F32, n, n_vec, begin, end, w, v, acc, ld_acc, correction)
+#define VALUES_f16(n) values_as(WF_KV_F16, n, n_vec, begin, end, w, v, acc, ld_acc, correction)
+#define VALUES_q8(n) values_as(WF_KV_Q8, n, n_vec, begin, end, w, v, acc, ld_acc, correction)
+DEFINE_PRODUCTS(f32, WF_KV_F32)
+DEFINE_PRODUCTS(f16, WF_KV_F16)
+DEFINE_PRODUCTS(q8, WF_KV_Q8)
+
+/* score[r][begin .. end) = q[r] . key, for whole vectors; R rows of q. */
+static void scores_of(int R, int64_t dim, const float *q, int64_t ldq, const operand *k,
+                      int64_t begin, int64_t end, float *score) {
+  switch (k->type) {
+    case WF_KV_F32:
+      scores_f32(R, dim, q, ldq, k, begin, end, score);
       break;
-    case 2:
-      rows_of(2, n_vec, k, a, lda, b, ldb, c, ldc, correction);
+    case WF_KV_F16:
+      scores_f16(R, dim, q, ldq, k, begin, end, score);
       break;
-    case 3:
-      rows_of(3, n_vec, k, a, lda, b, ldb, c, ldc, correction);
+    case WF_KV_Q8:
+      scores_q8(R, dim, q, ldq, k, begin, end, score);
       break;
-    case 4:
-      rows_of(4, n_vec, k, a, lda, b, ldb, c, ldc, correction);
+  }
+}
+
+/* acc = correction * acc + weights of tokens [begin, end) * their values. */
+static void values_product(int R, int64_t n_vec, int64_t begin, int64_t end, const float *w,
+                           const operand *v, float *acc, int64_t ld_acc, const float *correction) {
+  switch (v->type) {
+    case WF_KV_F32:
+      values_f32(R, n_vec, begin, end, w, v, acc, ld_acc, correction);
       break;
-    case 5:
-      rows_of(5, n_vec, k, a, lda, b, ldb, c, ldc, correction);
+    case WF_KV_F16:
+      values_f16(R, n_vec, begin, end, w, v, acc, ld_acc, correction);
       break;
-    default:
-      rows_of(6, n_vec, k, a, lda, b, ldb, c, ldc, correction);
+    case WF_KV_Q8:
+      values_q8(R, n_vec, begin, end, w, v, acc, ld_acc, correction);
       break;
   }
 }
@@ -108,64 +226,69 @@ static float scalar_element(wf_kv_type type, const unsigned char *p, float scale
   return (float)(int8_t)*p * scale;
 }
 
-WF_INLINE void pack_rows(const wf_kv_type type, const unsigned char *const row[PACK_N],
-                         const float scale[PACK_N], int64_t dim, float *to) {
-  const size_t bytes = wf_kv_element_bytes(type);
-  int64_t d = 0;
-  for (; d + PACK_N <= dim; d += PACK_N)
-    pack_block(type, row, scale, (size_t)d * bytes, to + d * TILE, TILE);
-  for (; d < dim; d++)
-    for (int i = 0; i < PACK_N; i++)
-      to[d * TILE + i] = scalar_element(type, row[i] + (size_t)d * bytes, scale[i]);
+/* Few rows read each key once: they take it from the cache as it is. For many, a tile is turned
+ * into fp32 once. Both see the same numbers, so the bits don't tell which way was taken. */
+static int is_direct(const span_state *st) {
+  const wf_kv_layer *layer = st->s->layer;
+  return (st->n_rows <= MAX_R || layer->type == WF_KV_F32) && layer->block_tokens >= TILE;
 }
 
-/* Transposes keys [begin, end) of the tile at `tile` into st->key. Lanes outside repeat a key that
- * exists: memory that no token has written is never read. */
-static void pack_keys(const span_state *st, int64_t tile, int64_t begin, int64_t end) {
-  const wf_attention_span *s = st->s;
-  const wf_kv_layer *layer = s->layer;
-  const size_t stride = (size_t)st->dim * wf_kv_element_bytes(layer->type);
-  for (int64_t at = tile + (begin - tile) / PACK_N * PACK_N; at < end; at += PACK_N) {
-    const unsigned char *row[PACK_N];
-    float scale[PACK_N] = {0.0f}, *from; /* read for q8 only */
-    if (at >= begin && at + PACK_N <= end && layer->block_tokens >= PACK_N) {
-      /* the usual case: all in one block, one after the other */
-      row[0] = wf_kv_at(layer, s->row, at, s->kv_head, 0, &from);
-      for (int i = 1; i < PACK_N; i++) row[i] = row[i - 1] + stride;
-      if (from) memcpy(scale, from, sizeof scale);
-      if (layer->type == WF_KV_F32 && at + 2 * PACK_N <= end && layer->block_tokens >= TILE)
-        for (size_t b = 0; b < PACK_N * stride; b += 64) WF_PREFETCH(row[0] + PACK_N * stride + b);
-    } else {
-      for (int i = 0; i < PACK_N; i++) {
-        const int64_t t = at + i < begin ? begin : at + i < end ? at + i : end - 1;
-        row[i] = wf_kv_at(layer, s->row, t, s->kv_head, 0, &from);
-        if (from) scale[i] = *from;
-      }
-    }
-    float *to = st->key + (at - tile);
-    switch (layer->type) {
-      case WF_KV_F32:
-        pack_rows(WF_KV_F32, row, scale, st->dim, to);
-        break;
-      case WF_KV_F16:
-        pack_rows(WF_KV_F16, row, scale, st->dim, to);
-        break;
-      case WF_KV_Q8:
-        pack_rows(WF_KV_Q8, row, scale, st->dim, to);
-        break;
+/* One group of keys as fp32, still [dim][WF_KV_KEY_GROUP]. */
+WF_INLINE void convert_group(const wf_kv_type type, const unsigned char *from, const float *scale,
+                             int64_t dim, float *to) {
+  const size_t bytes = wf_kv_element_bytes(type);
+  vf factor[WF_KV_KEY_GROUP / VF_N];
+  if (type == WF_KV_Q8)
+    for (int j = 0; j < WF_KV_KEY_GROUP / VF_N; j++) factor[j] = v_load(scale + j * VF_N);
+  for (int64_t i = 0; i < dim; i++) {
+    WF_UNROLL_ALL
+    for (int j = 0; j < WF_KV_KEY_GROUP / VF_N; j++) {
+      const int64_t at = i * WF_KV_KEY_GROUP + j * VF_N;
+      vf v = load_as(type, from + (size_t)at * bytes);
+      if (type == WF_KV_Q8) v = v_mul(v, factor[j]);
+      v_store(to + at, v);
     }
   }
 }
 
-WF_INLINE void unpack_value(const wf_kv_type type, const unsigned char *from, float scale,
-                            int64_t n, float *to) {
+/* Keys [begin, end) of the tile at `tile`. Whole groups are read: lanes of tokens that were never
+ * written hold anything, and weigh() masks them. */
+static operand keys_of(const span_state *st, int64_t tile, int64_t begin, int64_t end) {
+  const wf_attention_span *s = st->s;
+  const wf_kv_layer *layer = s->layer;
+  float *scale = NULL;
+  operand k = {.type = layer->type};
+  if (is_direct(st)) {
+    k.at = wf_kv_at(layer, s->row, tile, s->kv_head, 0, &scale);
+    k.scale = scale;
+    return k;
+  }
+  k = (operand){.type = WF_KV_F32, .at = (const unsigned char *)st->key};
+  for (int64_t t = begin / WF_KV_KEY_GROUP * WF_KV_KEY_GROUP; t < end; t += WF_KV_KEY_GROUP) {
+    const unsigned char *from = wf_kv_at(layer, s->row, t, s->kv_head, 0, &scale);
+    float *to = st->key + (t - tile) * st->dim;
+    switch (layer->type) {
+      case WF_KV_F32:
+        memcpy(to, from, (size_t)(st->dim * WF_KV_KEY_GROUP) * sizeof *to);
+        break;
+      case WF_KV_F16:
+        convert_group(WF_KV_F16, from, scale, st->dim, to);
+        break;
+      case WF_KV_Q8:
+        convert_group(WF_KV_Q8, from, scale, st->dim, to);
+        break;
+    }
+  }
+  return k;
+}
+
+WF_INLINE void convert_value(const wf_kv_type type, const unsigned char *from, float scale,
+                             int64_t n, float *to) {
   const size_t bytes = wf_kv_element_bytes(type);
   int64_t d = 0;
   for (; d + VF_N <= n; d += VF_N) {
-    const unsigned char *p = from + (size_t)d * bytes;
-    const vf v = type == WF_KV_F32   ? v_load((const float *)(const void *)p)
-                 : type == WF_KV_F16 ? v_from_f16(p)
-                                     : v_mul(v_from_i8(p), v_set1(scale));
+    vf v = load_as(type, from + (size_t)d * bytes);
+    if (type == WF_KV_Q8) v = v_mul(v, v_set1(scale));
     v_store(to + d, v);
   }
   for (; d < n; d++) to[d] = scalar_element(type, from + (size_t)d * bytes, scale);
@@ -173,17 +296,15 @@ WF_INLINE void unpack_value(const wf_kv_type type, const unsigned char *from, fl
   for (; d % VF_N != 0; d++) to[d] = 0.0f;
 }
 
-/* Values [begin, end) as fp32 rows; returns row `begin`, its stride in *ld. An fp32 tile that lies
- * in one block is used where it is. */
-static const float *values_of(const span_state *st, int64_t begin, int64_t end, int64_t *ld) {
+/* Values [begin, end) of the tile at `tile`, addressed from the tile's first token. */
+static operand values_of(const span_state *st, int64_t tile, int64_t begin, int64_t end) {
   const wf_attention_span *s = st->s;
   const wf_kv_layer *layer = s->layer;
   float *scale = NULL;
-  if (layer->type == WF_KV_F32 && layer->block_tokens >= TILE && st->dim_v % VF_N == 0) {
-    *ld = st->dim_v;
-    return (const float *)(const void *)wf_kv_at(layer, s->row, begin, s->kv_head, 1, &scale);
+  if (is_direct(st) && st->dim_v % VF_N == 0) {
+    const unsigned char *at = wf_kv_at(layer, s->row, tile, s->kv_head, 1, &scale);
+    return (operand){.type = layer->type, .at = at, .scale = scale, .ld = st->dim_v};
   }
-  *ld = st->ldv;
   const unsigned char *from = NULL;
   const size_t stride = (size_t)st->dim_v * wf_kv_element_bytes(layer->type);
   for (int64_t t = begin; t < end; t++) {
@@ -193,20 +314,20 @@ static const float *values_of(const span_state *st, int64_t begin, int64_t end, 
       from += stride;
       if (scale) scale++;
     }
-    float *to = st->value + (t - begin) * st->ldv;
+    float *to = st->value + (t - tile) * st->ldv;
     switch (layer->type) {
       case WF_KV_F32:
-        unpack_value(WF_KV_F32, from, 1.0f, st->dim_v, to);
+        convert_value(WF_KV_F32, from, 1.0f, st->dim_v, to);
         break;
       case WF_KV_F16:
-        unpack_value(WF_KV_F16, from, 1.0f, st->dim_v, to);
+        convert_value(WF_KV_F16, from, 1.0f, st->dim_v, to);
         break;
       case WF_KV_Q8:
-        unpack_value(WF_KV_Q8, from, *scale, st->dim_v, to);
+        convert_value(WF_KV_Q8, from, *scale, st->dim_v, to);
         break;
     }
   }
-  return st->value;
+  return (operand){.type = WF_KV_F32, .at = (const unsigned char *)st->value, .ld = st->ldv};
 }
 
 static float exp_one(float x) { return v_first(v_exp_weight(v_set1(x))); }
@@ -250,8 +371,7 @@ static void weigh_row(const span_state *st, int64_t r, float *score) {
 
 /* acc += weights * values for rows [r, r + n): keys that all of them see go through together, those
  * before and after row by row, so that each row still takes its keys in ascending order. */
-static void add_values(const span_state *st, int64_t r, int n, const float *value, int64_t ld,
-                       int64_t value_begin) {
+static void add_values(const span_state *st, int64_t r, int n, const operand *v) {
   const int64_t n_vec = wf_round_up(st->dim_v, VF_N) / VF_N;
   float *acc = st->acc + r * st->ldv;
   const float *w = st->score + r * TILE;
@@ -266,18 +386,14 @@ static void add_values(const span_state *st, int64_t r, int n, const float *valu
   for (int i = 0; i < n; i++) {
     const int64_t lo = st->lo[r + i], hi = shared ? a : st->hi[r + i];
     if (lo >= hi) continue;
-    rows_product(1, n_vec, hi - lo, w + i * TILE + lo, TILE, value + (lo - value_begin) * ld, ld,
-                 acc + i * st->ldv, st->ldv, correction + i);
+    values_product(1, n_vec, lo, hi, w + i * TILE, v, acc + i * st->ldv, st->ldv, correction + i);
     correction[i] = 1.0f;
   }
   if (!shared) return;
-  rows_product(n, n_vec, b - a, w + a, TILE, value + (a - value_begin) * ld, ld, acc, st->ldv,
-               correction);
+  values_product(n, n_vec, a, b, w, v, acc, st->ldv, correction);
   for (int i = 0; i < n; i++) {
     const int64_t hi = st->hi[r + i];
-    if (b < hi)
-      rows_product(1, n_vec, hi - b, w + i * TILE + b, TILE, value + (b - value_begin) * ld, ld,
-                   acc + i * st->ldv, st->ldv, one);
+    if (b < hi) values_product(1, n_vec, b, hi, w + i * TILE, v, acc + i * st->ldv, st->ldv, one);
   }
 }
 
@@ -289,7 +405,6 @@ static void visit_tile(const span_state *st, int64_t tile) {
   const int64_t lo = wf_attention_lo(s->spec, first_at);
   const int64_t begin = lo > tile ? lo : tile;
   const int64_t end = last_at + 1 < tile + TILE ? last_at + 1 : tile + TILE;
-  int64_t ld;
   if (begin >= end) return;
   for (int64_t r = 0; r < st->n_rows; r++) {
     const int64_t at = first_at + r / st->group;
@@ -297,21 +412,21 @@ static void visit_tile(const span_state *st, int64_t tile) {
     st->lo[r] = (int32_t)(from < 0 ? 0 : from > TILE ? TILE : from);
     st->hi[r] = (int32_t)(at + 1 - tile < 0 ? 0 : at + 1 - tile > TILE ? TILE : at + 1 - tile);
   }
-  pack_keys(st, tile, begin, end);
+  const operand keys = keys_of(st, tile, begin, end);
   for (int64_t r = 0; r < st->n_rows; r += MAX_R) {
     const int n = (int)(st->n_rows - r < MAX_R ? st->n_rows - r : MAX_R);
     /* positions ascend over rows, and so do both borders */
     const int64_t a = st->lo[r] / VF_N * VF_N, b = st->hi[r + n - 1];
     if (a < b)
-      rows_product(n, (b - a + VF_N - 1) / VF_N, st->dim, st->q + r * st->ldq, st->ldq, st->key + a,
-                   TILE, st->score + r * TILE + a, TILE, NULL);
+      scores_of(n, st->dim, st->q + r * st->ldq, st->ldq, &keys, a, wf_round_up(b, VF_N),
+                st->score + r * TILE);
     for (int i = 0; i < n; i++)
       if (st->lo[r + i] < st->hi[r + i]) weigh_row(st, r + i, st->score + (r + i) * TILE);
   }
-  const float *value = values_of(st, begin, end, &ld);
+  const operand values = values_of(st, tile, begin, end);
   for (int64_t r = 0; r < st->n_rows; r += MAX_R) {
     const int n = (int)(st->n_rows - r < MAX_R ? st->n_rows - r : MAX_R);
-    add_values(st, r, n, value, ld, begin - tile);
+    add_values(st, r, n, &values);
   }
 }
 

@@ -114,18 +114,20 @@ static inline size_t wf_kv_element_bytes(wf_kv_type type) {
   return type == WF_KV_F32 ? 4 : type == WF_KV_F16 ? 2 : 1;
 }
 
-/* Address of token t's key of kv head h, and of its value; q8's scale beside them. */
+/* Address of element 0 of token t's key or value of kv head h; q8's scale beside it. The elements
+ * of a value follow one another, those of a key lie WF_KV_KEY_GROUP apart. */
 static inline unsigned char *wf_kv_at(const wf_kv_layer *layer, const wf_attention_row *row,
                                       int64_t t, int32_t h, int is_value, float **scale) {
   unsigned char *block = row->blocks[t / layer->block_tokens - row->first_block];
   const size_t slot =
       (size_t)h * (size_t)layer->block_tokens + (size_t)(t & (int64_t)(layer->block_tokens - 1));
+  const size_t lane = is_value ? 0 : slot % WF_KV_KEY_GROUP;
   const size_t dim = (size_t)(is_value ? layer->head_dim_v : layer->head_dim);
   const size_t base = is_value ? layer->value_offset : layer->key_offset;
   /* block starts and offsets are aligned for the floats they hold */
   void *scales = block + (is_value ? layer->value_scale_offset : layer->key_scale_offset);
   *scale = layer->type == WF_KV_Q8 ? (float *)scales + slot : NULL;
-  return block + base + slot * dim * wf_kv_element_bytes(layer->type);
+  return block + base + ((slot - lane) * dim + lane) * wf_kv_element_bytes(layer->type);
 }
 
 #endif

@@ -82,7 +82,7 @@ static void one_query(const wf_attention_span *s, const float *q, int64_t begin,
     const unsigned char *key = wf_kv_at(layer, s->row, j, s->kv_head, 0, &scale);
     double dot = 0.0;
     for (int64_t d = 0; d < layer->head_dim; d++)
-      dot += (double)q[d] * element(layer->type, key, scale, d);
+      dot += (double)q[d] * element(layer->type, key, scale, d * WF_KV_KEY_GROUP);
     dot *= (double)s->spec->scale;
     if (s->spec->softcap > 0.0f)
       dot = (double)s->spec->softcap * tanh(dot / (double)s->spec->softcap);

@@ -105,6 +105,4 @@ WF_INLINE void v_to_bf16(void *p, vf v) {
                    _mm_packus_epi32(_mm256_castsi256_si128(r), _mm256_extracti128_si256(r, 1)));
 }
 
-#include "kernels/pack_x86.h"
-
 #endif

@@ -123,6 +123,4 @@ WF_INLINE void v_to_bf16(void *p, vf v) {
   _mm256_storeu_si256((__m256i *)p, _mm256_permute4x64_epi64(w, 0xd8));
 }
 
-#include "kernels/pack_x86.h"
-
 #endif

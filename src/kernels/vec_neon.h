@@ -108,26 +108,4 @@ WF_INLINE void v_to_bf16(void *p, vf v) {
   vst1_u16((uint16_t *)p, vmovn_u32(r));
 }
 
-enum { PACK_N = 4 };
-
-WF_INLINE vf pack_load(const wf_kv_type type, const unsigned char *p, float scale) {
-  if (type == WF_KV_F32) return vld1q_f32((const float *)(const void *)p);
-  if (type == WF_KV_F16) return v_from_f16(p);
-  return vmulq_n_f32(v_from_i8(p), scale);
-}
-
-/* row[i] points at PACK_N elements; column c goes to to[c * ld .. + PACK_N). */
-WF_INLINE void pack_block(const wf_kv_type type, const unsigned char *const row[PACK_N],
-                          const float scale[PACK_N], size_t skip_bytes, float *to, int64_t ld) {
-  const vf a = pack_load(type, row[0] + skip_bytes, scale[0]);
-  const vf b = pack_load(type, row[1] + skip_bytes, scale[1]);
-  const vf c = pack_load(type, row[2] + skip_bytes, scale[2]);
-  const vf d = pack_load(type, row[3] + skip_bytes, scale[3]);
-  const float32x4x2_t ab = vtrnq_f32(a, b), cd = vtrnq_f32(c, d);
-  vst1q_f32(to, vcombine_f32(vget_low_f32(ab.val[0]), vget_low_f32(cd.val[0])));
-  vst1q_f32(to + ld, vcombine_f32(vget_low_f32(ab.val[1]), vget_low_f32(cd.val[1])));
-  vst1q_f32(to + 2 * ld, vcombine_f32(vget_high_f32(ab.val[0]), vget_high_f32(cd.val[0])));
-  vst1q_f32(to + 3 * ld, vcombine_f32(vget_high_f32(ab.val[1]), vget_high_f32(cd.val[1])));
-}
-
 #endif

@@ -229,7 +229,7 @@ static void run_shape(const wf_attention_variant *level, const char *name, const
 
 static void all_shapes(const wf_attention_variant *level, const char *name) {
   static const int32_t dims[] = {16, 64, 20, 33, 80, 96, 128, 7, 256};
-  static const int32_t blocks[] = {64, 16, 128, 1, 512};
+  static const int32_t blocks[] = {64, 16, 128, 32, 512};
   static const wf_kv_type types[] = {WF_KV_F32, WF_KV_F16, WF_KV_Q8};
   int turn = 0;
   for (size_t d = 0; d < sizeof dims / sizeof dims[0]; d++)
@@ -450,10 +450,10 @@ static void blocks_before_the_window_are_never_read(void **state) {
 static void by_hand(const wf_attention_variant *level, const char *name) {
   (void)name;
   /* q = (1, 0); keys (0, 0) and (ln 3, 0): weights 1/4 and 3/4 of values (4, 8) and (0, 4). */
-  WF_ALIGNED(64) float block[8] = {0.0f, 0.0f, 1.09861229f, 0.0f, 4.0f, 8.0f, 0.0f, 4.0f};
+  WF_ALIGNED(64) float block[64] = {[1] = 1.09861229f, [32] = 4.0f, 8.0f, 0.0f, 4.0f};
   unsigned char *table[1] = {(unsigned char *)block};
   const wf_kv_layer layer = {
-      .kv_heads = 1, .head_dim = 2, .head_dim_v = 2, .block_tokens = 2, .value_offset = 16};
+      .kv_heads = 1, .head_dim = 2, .head_dim_v = 2, .block_tokens = 16, .value_offset = 128};
   const wf_attention_row row = {.blocks = table, .past = 1, .n_new = 1};
   const float q[2] = {1.0f, 0.0f}, sink = 0.0f;
   float y[2];
@@ -517,28 +517,30 @@ static void a_quarter_turn_swaps_the_halves(void **state) {
 
 static void appends(const wf_attention_variant *level, const char *name) {
   (void)name;
-  float cos_table[8 * 16], sin_table[8 * 16];
-  for (int i = 0; i < 128; i++) {
+  enum { TOKENS = 24, FIRST = 3 }; /* a second block is entered on the way */
+  float cos_table[TOKENS * 16], sin_table[TOKENS * 16];
+  for (int i = 0; i < TOKENS * 16; i++) {
     cos_table[i] = cosf((float)i);
     sin_table[i] = sinf((float)i);
   }
   const wf_rope rope = {.kind = WF_ROPE_HALF, .dim = 32, .cos = cos_table, .sin = sin_table};
   {
     const shape p = {
-        .kv_heads = 2, .group = 1, .dim = 40, .dim_v = 16, .block = 4, .n = 8, .size = 1.0f};
+        .kv_heads = 2, .group = 1, .dim = 40, .dim_v = 16, .block = 16, .n = TOKENS, .size = 1.0f};
     sequence s;
     sequence_init(&s, &p);
     float *k = need((size_t)(s.n * s.ldk) * 4);
     memcpy(k, s.k, (size_t)(s.n * s.ldk) * 4);
-    static const int64_t positions[8] = {0, 1, 2, 3, 4, 5, 6, 7};
-    level->rope(&rope, k, s.ldk, 8, 2, 40, positions);
-    s.row.n_new = 3;
-    wf_kv_append_by(level, &s.layer, &s.row, &rope, s.k, s.ldk, s.v, s.ldv, 0, 3);
-    s.row.past = s.row.start = 3;
-    s.row.n_new = 5;
-    wf_kv_append_by(level, &s.layer, &s.row, &rope, s.k, s.ldk, s.v, s.ldv, 0, 5);
+    int64_t positions[TOKENS];
+    for (int64_t t = 0; t < TOKENS; t++) positions[t] = t;
+    level->rope(&rope, k, s.ldk, TOKENS, 2, 40, positions);
+    s.row.n_new = FIRST;
+    wf_kv_append_by(level, &s.layer, &s.row, &rope, s.k, s.ldk, s.v, s.ldv, 0, FIRST);
+    s.row.past = s.row.start = FIRST;
+    s.row.n_new = TOKENS - FIRST;
+    wf_kv_append_by(level, &s.layer, &s.row, &rope, s.k, s.ldk, s.v, s.ldv, 0, TOKENS - FIRST);
     keep(&s);
-    for (int64_t t = 0; t < 8; t++) {
+    for (int64_t t = 0; t < TOKENS; t++) {
       assert_memory_equal(s.kept_k + t * 80, k + t * s.ldk, 80 * 4);
       assert_memory_equal(s.k + t * s.ldk, k + t * s.ldk, 80 * 4);
       assert_memory_equal(s.kept_v + t * 32, s.v + t * s.ldv, 32 * 4);
