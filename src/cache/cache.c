@@ -91,6 +91,9 @@ static bool add_slab(pool_group *group) {
     wf_free(counts);
     return false;
   }
+  /* A decode step walks the whole cache, and a page of 4 KiB ends before its address has paid for
+   * being looked up. Advice only. */
+  (void)madvise(base, n_bytes, MADV_HUGEPAGE);
   group->slabs.at[group->slabs.n++] = (slab){base, n, counts};
   for (size_t i = n; i-- > 0;) {
     group->free_list.at[group->free_list.n++] = (unsigned char *)base + i * group->block_bytes;

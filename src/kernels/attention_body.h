@@ -26,6 +26,18 @@ typedef struct span_state {
   int32_t *lo, *hi; /* of the tile in hand, relative to it: keys the row sees */
 } span_state;
 
+/* The keys or values of a tile as a product reads them: straight from the cache, or as fp32. */
+typedef struct operand {
+  wf_kv_type type;
+  const unsigned char *at; /* keys: of the tile's first group; values: of the tile's first token */
+  const float *scale;      /* q8: of the tile's first token */
+  int64_t ld;              /* values: elements from one token to the next */
+  /* What is read after this: fetched on the way, `stride` bytes for each turn of the loop, because
+   * a head's part of a block ends before the hardware has seen where it goes. */
+  const unsigned char *next;
+  size_t stride;
+} operand;
+
 WF_INLINE vf load_as(const wf_kv_type type, const unsigned char *p) {
   return type == WF_KV_F32   ? v_load((const float *)(const void *)p)
          : type == WF_KV_F16 ? v_from_f16(p)
@@ -34,23 +46,26 @@ WF_INLINE vf load_as(const wf_kv_type type, const unsigned char *p) {
 
 /* Scores of C vectors of keys, the first at column `at` of a tile of groups, for R rows. */
 WF_INLINE void score_columns(const wf_kv_type type, const int R, const int C, int64_t dim,
-                             const float *q, int64_t ldq, const unsigned char *key,
-                             const float *scale, int64_t at, float *score) {
+                             const float *q, int64_t ldq, const operand *k, int64_t at,
+                             float *score) {
   const size_t bytes = wf_kv_element_bytes(type);
   vf sum[MAX_R][4], factor[4];
   const unsigned char *from[4];
   WF_UNROLL_ALL
   for (int j = 0; j < C; j++) {
     const int64_t column = at + j * VF_N;
-    from[j] = key + (size_t)(column / WF_KV_KEY_GROUP * WF_KV_KEY_GROUP * dim +
-                             column % WF_KV_KEY_GROUP) *
-                        bytes;
-    if (type == WF_KV_Q8) factor[j] = v_load(scale + column);
+    from[j] = k->at + (size_t)(column / WF_KV_KEY_GROUP * WF_KV_KEY_GROUP * dim +
+                               column % WF_KV_KEY_GROUP) *
+                          bytes;
+    if (type == WF_KV_Q8) factor[j] = v_load(k->scale + column);
     WF_UNROLL_ALL
     for (int r = 0; r < R; r++) sum[r][j] = v_zero();
   }
-  for (int64_t i = 0; i < dim; i++) {
+  const unsigned char *next = k->next;
+  for (int64_t i = 0; i < dim; i++, next += k->stride) {
     vf row[4];
+    WF_PREFETCH(next);
+    WF_PREFETCH(next + k->stride / 2);
     WF_UNROLL_ALL
     for (int j = 0; j < C; j++) {
       row[j] = load_as(type, from[j] + (size_t)(i * WF_KV_KEY_GROUP) * bytes);
@@ -72,10 +87,11 @@ WF_INLINE void score_columns(const wf_kv_type type, const int R, const int C, in
 
 /* acc[r][.] = correction[r] * acc[r][.] + sum_i w[r][i] * value[i][.] for C vectors of columns. */
 WF_INLINE void value_columns(const wf_kv_type type, const int R, const int C, int64_t n,
-                             const float *w, const unsigned char *value, int64_t ld,
-                             const float *scale, float *acc, int64_t ld_acc,
-                             const float *correction) {
+                             const float *w, const operand *v, int64_t begin, int64_t column,
+                             float *acc, int64_t ld_acc, const float *correction) {
   const size_t bytes = wf_kv_element_bytes(type);
+  const unsigned char *value = v->at + (size_t)(begin * v->ld + column) * bytes;
+  const unsigned char *next = v->next + (size_t)begin * v->stride;
   vf sum[MAX_R][4];
   WF_UNROLL_ALL
   for (int r = 0; r < R; r++) {
@@ -83,12 +99,14 @@ WF_INLINE void value_columns(const wf_kv_type type, const int R, const int C, in
     for (int j = 0; j < C; j++)
       sum[r][j] = v_mul(v_load(acc + r * ld_acc + j * VF_N), v_set1(correction[r]));
   }
-  for (int64_t i = 0; i < n; i++) {
+  for (int64_t i = 0; i < n; i++, next += v->stride) {
     vf row[4];
+    WF_PREFETCH(next);
+    WF_PREFETCH(next + v->stride / 2);
     WF_UNROLL_ALL
     for (int j = 0; j < C; j++) {
-      row[j] = load_as(type, value + (size_t)(i * ld + j * VF_N) * bytes);
-      if (type == WF_KV_Q8) row[j] = v_mul(row[j], v_set1(scale[i]));
+      row[j] = load_as(type, value + (size_t)(i * v->ld + j * VF_N) * bytes);
+      if (type == WF_KV_Q8) row[j] = v_mul(row[j], v_set1(v->scale[begin + i]));
     }
     WF_UNROLL_ALL
     for (int r = 0; r < R; r++) {
@@ -104,37 +122,26 @@ WF_INLINE void value_columns(const wf_kv_type type, const int R, const int C, in
   }
 }
 
-/* The keys or values of a tile as a product reads them: straight from the cache, or as fp32. */
-typedef struct operand {
-  wf_kv_type type;
-  const unsigned char *at; /* keys: of the tile's first group; values: of the tile's first token */
-  const float *scale;      /* q8: of the tile's first token */
-  int64_t ld;              /* values: elements from one token to the next */
-} operand;
-
 enum { WIDE = VF_REGISTERS >= 32 ? 4 : 2 };
 
 WF_INLINE void scores_as(const wf_kv_type type, const int R, int64_t dim, const float *q,
                          int64_t ldq, const operand *k, int64_t begin, int64_t end, float *score) {
   int64_t j = begin;
   for (; j + WIDE * VF_N <= end; j += WIDE * VF_N)
-    score_columns(type, R, WIDE, dim, q, ldq, k->at, k->scale, j, score);
-  for (; j < end; j += VF_N) score_columns(type, R, 1, dim, q, ldq, k->at, k->scale, j, score);
+    score_columns(type, R, WIDE, dim, q, ldq, k, j, score);
+  for (; j < end; j += VF_N) score_columns(type, R, 1, dim, q, ldq, k, j, score);
 }
 
 WF_INLINE void values_as(const wf_kv_type type, const int R, int64_t n_vec, int64_t begin,
                          int64_t end, const float *w, const operand *v, float *acc, int64_t ld_acc,
                          const float *correction) {
-  const size_t bytes = wf_kv_element_bytes(type);
-  const unsigned char *from = v->at + (size_t)(begin * v->ld) * bytes;
-  const float *scale = type == WF_KV_Q8 ? v->scale + begin : NULL;
   int64_t j = 0;
   for (; j + WIDE <= n_vec; j += WIDE)
-    value_columns(type, R, WIDE, end - begin, w + begin, from + (size_t)(j * VF_N) * bytes, v->ld,
-                  scale, acc + j * VF_N, ld_acc, correction);
+    value_columns(type, R, WIDE, end - begin, w + begin, v, begin, j * VF_N, acc + j * VF_N, ld_acc,
+                  correction);
   for (; j < n_vec; j++)
-    value_columns(type, R, 1, end - begin, w + begin, from + (size_t)(j * VF_N) * bytes, v->ld,
-                  scale, acc + j * VF_N, ld_acc, correction);
+    value_columns(type, R, 1, end - begin, w + begin, v, begin, j * VF_N, acc + j * VF_N, ld_acc,
+                  correction);
 }
 
 #define FOR_ROWS(do_) \
@@ -233,6 +240,12 @@ static int is_direct(const span_state *st) {
   return (st->n_rows <= MAX_R || layer->type == WF_KV_F32) && layer->block_tokens >= TILE;
 }
 
+/* What the product over `o` fetches on its way: n_bytes at `next`, over n turns. */
+static void fetch_next(operand *o, const unsigned char *next, size_t n_bytes, int64_t n) {
+  o->next = next;
+  o->stride = (n_bytes / (size_t)n + 127) / 128 * 128;
+}
+
 /* One group of keys as fp32, still [dim][WF_KV_KEY_GROUP]. */
 WF_INLINE void convert_group(const wf_kv_type type, const unsigned char *from, const float *scale,
                              int64_t dim, float *to) {
@@ -261,9 +274,17 @@ static operand keys_of(const span_state *st, int64_t tile, int64_t begin, int64_
   if (is_direct(st)) {
     k.at = wf_kv_at(layer, s->row, tile, s->kv_head, 0, &scale);
     k.scale = scale;
+    if (st->n_rows <= MAX_R) {
+      const unsigned char *value = wf_kv_at(layer, s->row, tile, s->kv_head, 1, &scale);
+      fetch_next(&k, value, TILE * (size_t)st->dim_v * wf_kv_element_bytes(layer->type), st->dim);
+    } else {
+      k.next = k.at;
+    }
     return k;
   }
-  k = (operand){.type = WF_KV_F32, .at = (const unsigned char *)st->key};
+  k = (operand){.type = WF_KV_F32,
+                .at = (const unsigned char *)st->key,
+                .next = (const unsigned char *)st->key};
   for (int64_t t = begin / WF_KV_KEY_GROUP * WF_KV_KEY_GROUP; t < end; t += WF_KV_KEY_GROUP) {
     const unsigned char *from = wf_kv_at(layer, s->row, t, s->kv_head, 0, &scale);
     float *to = st->key + (t - tile) * st->dim;
@@ -303,7 +324,12 @@ static operand values_of(const span_state *st, int64_t tile, int64_t begin, int6
   float *scale = NULL;
   if (is_direct(st) && st->dim_v % VF_N == 0) {
     const unsigned char *at = wf_kv_at(layer, s->row, tile, s->kv_head, 1, &scale);
-    return (operand){.type = layer->type, .at = at, .scale = scale, .ld = st->dim_v};
+    operand v = {.type = layer->type, .at = at, .scale = scale, .ld = st->dim_v, .next = at};
+    if (st->n_rows <= MAX_R && tile + TILE <= s->row->past + s->token_end - 1) {
+      const unsigned char *key = wf_kv_at(layer, s->row, tile + TILE, s->kv_head, 0, &scale);
+      fetch_next(&v, key, TILE * (size_t)st->dim * wf_kv_element_bytes(layer->type), TILE);
+    }
+    return v;
   }
   const unsigned char *from = NULL;
   const size_t stride = (size_t)st->dim_v * wf_kv_element_bytes(layer->type);
@@ -327,7 +353,8 @@ static operand values_of(const span_state *st, int64_t tile, int64_t begin, int6
         break;
     }
   }
-  return (operand){.type = WF_KV_F32, .at = (const unsigned char *)st->value, .ld = st->ldv};
+  const unsigned char *value = (const unsigned char *)st->value;
+  return (operand){.type = WF_KV_F32, .at = value, .ld = st->ldv, .next = value};
 }
 
 static float exp_one(float x) { return v_first(v_exp_weight(v_set1(x))); }
