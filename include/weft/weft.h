@@ -74,14 +74,21 @@ typedef struct weft_model_options {
   int trust_links;          /* 0: links that lead out of the package are refused */
   int use_cache;            /* 1: packed weights and imports are kept in the user's cache folder */
   const char *model_file;   /* NULL: the package's own choice; else an ONNX file inside it */
-  const char *backend;      /* NULL: "native" */
-  int64_t chunk_tokens;     /* 0: 512. A prompt is read in runs of at most this many tokens */
+  /* NULL: "native". "ort": ONNX Runtime; "auto": native, or ort where native lacks an operator,
+   * which is logged as a warning. */
+  const char *backend;
+  int64_t chunk_tokens; /* 0: 512. A prompt is read in runs of at most this many tokens */
   /* Called with progress of import and packing, on the opening thread; NULL: silent. */
   void (*progress)(void *user, uint64_t done, uint64_t total, const char *what);
   void *progress_user;
   /* Asked now and then while a GGUF file is imported, on the opening thread, with progress_user;
    * not 0 ends the opening with CANCELLED. NULL: never. */
   int (*is_cancelled)(void *user);
+  /* NULL: $WEFT_ORT, then where the loader looks. The file of libonnxruntime, 1.20 or later. */
+  const char *ort_library;
+  /* NULL; "NAME" or "NAME:key=value,...": ONNX Runtime's execution providers, best first. */
+  const char *const *providers;
+  size_t n_providers;
 } weft_model_options;
 
 /* Fills the defaults. size is sizeof(weft_model_options) of the caller. Thread: any. */

@@ -68,7 +68,7 @@ typedef struct wf_state_group {
 } wf_state_group;
 
 typedef struct wf_component_info {
-  const char *backend;        /* "native" */
+  const char *backend;        /* "native", "ort" */
   bool is_packed;             /* rows share one run; else they run one at a time */
   const char *why_not_packed; /* "" when packed */
   bool may_chunk;             /* a prompt may be cut into runs without a change of its bits */
@@ -84,6 +84,14 @@ typedef struct wf_component_info {
   int64_t max_positions; /* what the rotary tables hold; 0: no limit */
   size_t weight_bytes;   /* read by one decode step of one row */
   size_t packed_bytes;   /* weights held in a private copy or the pack cache */
+  /* What else a caller may ask. All false and NULL: cache blocks, any cut of a prompt. */
+  bool keeps_state;             /* state lives in wf_backend_state objects, not in cache blocks */
+  bool is_state_in_place;       /* ... and a run appends to it where it is */
+  const char *why_not_in_place; /* "" when it does */
+  bool cut_changes_bits;        /* may_chunk holds for values, but not for their last bits */
+  bool has_own_threads;         /* the team given to a session need only have the caller */
+  bool is_shared;               /* all sessions share what was compiled; else each has its own */
+  const char *why_not_shared;   /* "" when they do */
 } wf_component_info;
 
 typedef struct wf_compile_options {
@@ -101,6 +109,11 @@ typedef struct wf_compile_options {
     const char *symbol;
     int64_t value;
   } * dim_values;
+  int n_threads;       /* of a session's team; 0: 1. For backends with threads of their own */
+  const char *library; /* of a backend that is loaded at run time; NULL: its own search */
+  /* "NAME" or "NAME:key=value,key=value": execution providers, best first. */
+  size_t n_providers;
+  const char *const *providers;
   void (*progress)(void *user, uint64_t done, uint64_t total, const char *what); /* may be NULL */
   void *progress_user;
   wf_buf *report; /* `weft inspect`: graph before and after, fusions, choices; may be NULL */
@@ -108,6 +121,8 @@ typedef struct wf_compile_options {
 
 typedef struct wf_component wf_component;
 typedef struct wf_backend_session wf_backend_session;
+/* One sequence's state, where the component keeps it itself (info->keeps_state). */
+typedef struct wf_backend_state wf_backend_state;
 
 /* ---- a run --------------------------------------------------------------------------------- */
 
@@ -123,8 +138,9 @@ typedef struct wf_row {
   /* Decoder rows: */
   const int32_t *ids; /* [n_new], checked against the vocabulary by the caller */
   int64_t n_new, past;
-  const wf_kv_table *tables; /* [n_groups] */
-  const int32_t *selected;   /* new tokens whose logits are wanted, ascending, [n_selected] */
+  const wf_kv_table *tables; /* [n_groups]; unless info->keeps_state */
+  wf_backend_state *state; /* with info->keeps_state: holds `past` tokens, afterwards n_new more */
+  const int32_t *selected; /* new tokens whose logits are wanted, ascending, [n_selected] */
   int64_t n_selected;
   float *logits; /* [n_selected, vocab], the caller's */
   /* All rows: plain tensors by input index (data NULL: absent), and outputs as the backend leaves
@@ -136,6 +152,8 @@ typedef struct wf_row {
 /* Exact counts since a session opened. */
 typedef struct wf_run_counters {
   uint64_t runs, kernel_calls, weight_bytes, cache_bytes, barriers, copies_bytes, allocations;
+  /* Not since the session opened but now, of all sessions of the backend; 0: not known. */
+  uint64_t memory_held_bytes, memory_used_bytes;
 } wf_run_counters;
 
 /* ---- the vtable ---------------------------------------------------------------------------- */
@@ -153,11 +171,38 @@ typedef struct wf_backend {
   void (*close)(wf_backend_session *s);
   /* Optional, NULL: no counters. Exact counts since the session opened, for tests and profiles. */
   void (*counters)(const wf_backend_session *s, wf_run_counters *result);
+  /* With info->keeps_state only. An empty state; it may outlive its session (it can then only be
+   * closed). */
+  weft_status (*state_open)(wf_backend_state **result, wf_backend_session *s, weft_error *err);
+  /* Forgets all but the first `length` tokens. */
+  weft_status (*state_truncate)(wf_backend_state *state, int64_t length, weft_error *err);
+  weft_status (*state_copy)(wf_backend_state **result, const wf_backend_state *state,
+                            weft_error *err);
+  size_t (*state_bytes)(const wf_backend_state *state);
+  void (*state_close)(wf_backend_state *state);
+  /* Optional, NULL: nothing to do. A turn is over: memory that only runs need goes back. */
+  void (*rest)(wf_backend_session *s);
+  /* Optional, NULL: it has none. The execution providers that may be named, as text or JSON. */
+  weft_status (*list_providers)(const wf_compile_options *o, bool json, wf_buf *text,
+                                weft_error *err);
 } wf_backend;
 
 /* ---- wrappers: the only way vtable slots are called ---------------------------------------- */
 
 extern const wf_backend wf_backend_native; /* src/backend/native */
+extern const wf_backend wf_backend_ort;    /* src/backend/ort: ONNX Runtime */
+
+/* By its name; NULL: there is none. */
+const wf_backend *wf_backend_find(const char *name);
+/* All of them, in the order in which `auto` tries them. */
+enum { WF_N_BACKENDS = 2 };
+extern const wf_backend *const wf_backends[WF_N_BACKENDS];
+/* Compiles by the backend called `name` (NULL: native); by "auto" with native, or, when that lacks
+ * an operator, with the next one, which is said aloud in the log. *used is what did it.
+ * Errors: as wf_component_compile; INVALID_ARGUMENT (no such backend). */
+weft_status wf_component_compile_by(const char *name, const wf_backend **used,
+                                    wf_component **result, const wf_compile_options *o,
+                                    weft_error *err) WF_NODISCARD;
 
 /* Compiles a component once. Owner: *result on success. Thread: any; the result is `immutable`.
  * Errors: PACKAGE_INVALID, UNSUPPORTED (an operator that is missing, by name, domain, version and
@@ -174,7 +219,9 @@ static inline const wf_component_info *wf_component_describe(const wf_backend *b
   return b->info(c);
 }
 
-/* Session calls are for the worker's own thread. */
+/* Session and state calls are for the worker's own thread, which is the one whose owner token the
+ * session was opened under. Where a backend keeps owners, use from another thread is WRONG_THREAD
+ * and changes nothing; close from another thread always takes the object, for its owner to free. */
 static inline weft_status wf_backend_session_open(const wf_backend *b, wf_backend_session **result,
                                                   const wf_component *c, wf_team *team,
                                                   int64_t max_tokens, weft_error *err) {
@@ -187,6 +234,32 @@ static inline weft_status wf_backend_session_run(const wf_backend *b, wf_backend
                                                  const wf_row *rows, size_t n_rows,
                                                  weft_error *err) {
   return b->run(s, rows, n_rows, err);
+}
+static inline weft_status wf_backend_state_open(const wf_backend *b, wf_backend_state **result,
+                                                wf_backend_session *s, weft_error *err) {
+  return b->state_open(result, s, err);
+}
+static inline weft_status wf_backend_state_truncate(const wf_backend *b, wf_backend_state *state,
+                                                    int64_t length, weft_error *err) {
+  return b->state_truncate(state, length, err);
+}
+static inline weft_status wf_backend_state_copy(const wf_backend *b, wf_backend_state **result,
+                                                const wf_backend_state *state, weft_error *err) {
+  return b->state_copy(result, state, err);
+}
+static inline size_t wf_backend_state_bytes(const wf_backend *b, const wf_backend_state *state) {
+  return b->state_bytes(state);
+}
+static inline void wf_backend_state_close(const wf_backend *b, wf_backend_state *state) {
+  if (state) b->state_close(state);
+}
+static inline void wf_backend_session_rest(const wf_backend *b, wf_backend_session *s) {
+  if (b->rest) b->rest(s);
+}
+static inline weft_status wf_backend_list_providers(const wf_backend *b,
+                                                    const wf_compile_options *o, bool json,
+                                                    wf_buf *text, weft_error *err) {
+  return b->list_providers ? b->list_providers(o, json, text, err) : WEFT_OK;
 }
 static inline void wf_backend_session_close(const wf_backend *b, wf_backend_session *s) {
   if (s) b->close(s);

@@ -100,11 +100,31 @@ weft_status wf_cpu_level_get(wf_cpu_level *level, weft_error *err) {
 static atomic_ullong next_owner_token = 1;
 static WF_THREAD_LOCAL uint64_t own_token;
 
-uint64_t wf_owner_token(void) {
+uint64_t wf_owner_mint(void) {
   /* relaxed: the token only has to be unique */
-  if (!own_token) own_token = atomic_fetch_add_explicit(&next_owner_token, 1, memory_order_relaxed);
+  return atomic_fetch_add_explicit(&next_owner_token, 1, memory_order_relaxed);
+}
+
+uint64_t wf_owner_token(void) {
+  if (!own_token) own_token = wf_owner_mint();
   return own_token;
 }
+
+uint64_t wf_owner_adopt(uint64_t token) {
+  const uint64_t former = wf_owner_token();
+  own_token = token;
+  return former;
+}
+
+static pthread_mutex_t ort_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the one below */
+static wf_process_ort ort_process;
+
+wf_process_ort *wf_process_ort_lock(void) WF_NO_TSA {
+  pthread_mutex_lock(&ort_lock);
+  return &ort_process;
+}
+
+void wf_process_ort_unlock(void) WF_NO_TSA { pthread_mutex_unlock(&ort_lock); }
 
 static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the two below; a leaf lock */
 static wf_log_fn *log_fn;

@@ -4,6 +4,7 @@
 #ifndef WF_PROCESS_H
 #define WF_PROCESS_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/error.h"
@@ -32,6 +33,22 @@ int wf_cpu_has(wf_cpu_level have, wf_cpu_level needs);
 /* The calling thread's owner token: never 0, never reused, also after the thread has ended.
  * Thread: any. */
 uint64_t wf_owner_token(void);
+
+/* A fresh owner token, for what no thread of its own owns: whoever holds the lock of such a thing
+ * adopts its token meanwhile and gives the former one (the result) back after. Thread: any. */
+uint64_t wf_owner_mint(void);
+uint64_t wf_owner_adopt(uint64_t token);
+
+/* ONNX Runtime, of which a process has one: the library (never closed) and its environment. Both
+ * belong to src/backend/ort; they are here because all mutable state is. A leaf lock but for the
+ * log's. */
+typedef struct wf_process_ort {
+  void *library, *environment;
+  size_t environment_refs;
+  void *extra; /* what lives and dies with the environment */
+} wf_process_ort;
+wf_process_ort *wf_process_ort_lock(void);
+void wf_process_ort_unlock(void);
 
 /* Log lines go to one callback, none by default. Levels: 0 error .. 3 debug. The callback runs on
  * whatever thread logs and must not call back into weft. */

@@ -27,6 +27,8 @@ struct wf_kv_pool {
   size_t n_groups;
   pool_group *groups;
   size_t bytes_used, bytes_limit; /* limit 0: none */
+  const wf_backend *backend;      /* with these two its sequences are states: no groups */
+  wf_backend_session *session;
 };
 
 enum { PAGE_BYTES = 4096, MAX_SLAB_BYTES = 1 << 30 };
@@ -56,6 +58,12 @@ weft_status wf_kv_pool_create(wf_kv_pool **result, const wf_component_info *info
   }
   *result = pool;
   return WEFT_OK;
+}
+
+void wf_kv_pool_attach(wf_kv_pool *pool, const wf_backend *backend, wf_backend_session *session) {
+  pool->n_groups = 0; /* nothing has been taken for them yet */
+  pool->backend = backend;
+  pool->session = session;
 }
 
 void wf_kv_pool_destroy(wf_kv_pool *pool) {
@@ -151,9 +159,12 @@ weft_status wf_kv_sequence_init(wf_kv_sequence *s, wf_kv_pool *pool, int64_t max
     is_ok = s->blocks[g] != NULL;
     s->tables[g].blocks = s->blocks[g];
   }
-  if (is_ok) return WEFT_OK;
-  wf_kv_sequence_deinit(s);
-  return wf_fail_memory(err, 0, "a block table");
+  const weft_status st = !is_ok ? wf_fail_memory(err, 0, "a block table")
+                         : pool->session
+                             ? wf_backend_state_open(pool->backend, &s->state, pool->session, err)
+                             : WEFT_OK;
+  if (st != WEFT_OK) wf_kv_sequence_deinit(s);
+  return st;
 }
 
 static void clear(wf_kv_sequence *s) {
@@ -174,6 +185,7 @@ void wf_kv_sequence_deinit(wf_kv_sequence *s) {
     clear(s);
     for (size_t g = 0; g < s->pool->n_groups; g++) wf_free(s->blocks[g]);
   }
+  if (s->state) wf_backend_state_close(s->pool->backend, s->state);
   wf_free(s->tables);
   wf_free(s->capacity);
   wf_free(s->blocks);
@@ -252,6 +264,10 @@ void wf_kv_sequence_commit(wf_kv_sequence *s, int64_t n_new, int64_t keep_tokens
 
 bool wf_kv_sequence_truncate(wf_kv_sequence *s, int64_t length) {
   if (length >= s->length) return true;
+  if (s->state && wf_backend_state_truncate(s->pool->backend, s->state, length, NULL) != WEFT_OK) {
+    clear(s);
+    return false;
+  }
   for (size_t g = 0; g < s->pool->n_groups; g++) {
     const int64_t window = s->pool->groups[g].window;
     const int64_t oldest = window > 0 ? length - window + 1 : 0;
@@ -275,6 +291,12 @@ bool wf_kv_sequence_truncate(wf_kv_sequence *s, int64_t length) {
 }
 
 weft_status wf_kv_sequence_fork(wf_kv_sequence *copy, const wf_kv_sequence *s, weft_error *err) {
+  if (s->state) {
+    wf_backend_state *state = NULL;
+    WF_RETURN_IF_ERROR(wf_backend_state_copy(s->pool->backend, &state, s->state, err));
+    wf_backend_state_close(s->pool->backend, copy->state);
+    copy->state = state;
+  }
   for (size_t g = 0; g < s->pool->n_groups; g++) {
     WF_RETURN_IF_ERROR(grow_table(copy, g, s->tables[g].n_blocks, err));
   }

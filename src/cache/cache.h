@@ -23,6 +23,9 @@ typedef struct wf_kv_pool wf_kv_pool;
 weft_status wf_kv_pool_create(wf_kv_pool **result, const wf_component_info *info,
                               int64_t reserve_tokens, size_t limit_bytes,
                               weft_error *err) WF_NODISCARD;
+/* For a component that keeps its state itself: sequences of this pool are states of the session,
+ * and have no blocks. The session outlives every use of them, but not their release. */
+void wf_kv_pool_attach(wf_kv_pool *pool, const wf_backend *backend, wf_backend_session *session);
 void wf_kv_pool_destroy(wf_kv_pool *pool); /* all sequences are gone by then; NULL is fine */
 size_t wf_kv_pool_bytes_used(const wf_kv_pool *pool); /* in blocks that a sequence holds */
 
@@ -32,6 +35,7 @@ typedef struct wf_kv_sequence {
   wf_kv_table *tables;     /* [n_groups]; what a run is given */
   int64_t *capacity;       /* [n_groups] of each table */
   unsigned char ***blocks; /* [n_groups], the writable side of tables[g].blocks */
+  wf_backend_state *state; /* what a run is given instead, in an attached pool */
 } wf_kv_sequence;
 
 /* An empty sequence; room for the tables of max_tokens is taken now, so that growing up to there

@@ -205,6 +205,10 @@ void cli_model_table(cli_model_options *o, cli_option table[CLI_N_MODEL_OPTIONS]
   const cli_option rows[CLI_N_MODEL_OPTIONS] = {
       {"--backend", NULL, CLI_CHOICE, &o->backend, NULL, 0, 0, "native|ort|auto",
        "what executes the model"},
+      {"--ort", NULL, CLI_TEXT, &o->ort, NULL, 0, 0, "FILE",
+       "the libonnxruntime to use (default: $WEFT_ORT, then the loader's)"},
+      {"--ep", NULL, CLI_LIST, &o->providers, NULL, 0, 0, "NAME[:KEY=VALUE,..]",
+       "an execution provider of ONNX Runtime (repeatable, best first)"},
       {"--threads", "-t", CLI_INT, &o->threads, NULL, 1, 1024, "N",
        "threads (default: all that may be used)"},
       {"--kv", NULL, CLI_CHOICE, &o->kv, NULL, 0, 0, "f16|f32|q8",
@@ -241,6 +245,9 @@ void cli_model_take(const cli_model_options *o, bool exact_by_default, weft_mode
   result->use_cache = !o->no_cache;
   result->model_file = o->model_file;
   result->backend = backends[o->backend];
+  result->ort_library = o->ort;
+  result->providers = o->providers.at;
+  result->n_providers = o->providers.n;
   result->progress = cli_progress;
   result->is_cancelled = cli_is_interrupted;
   static const int levels[] = {0, 1, 2, 3};

@@ -96,9 +96,10 @@ typedef struct cli_model_options {
   int64_t threads, context, chunk;
   int kv, precision, backend, log;
   bool precision_given, trust_links, no_cache;
-  const char *model_file;
+  const char *model_file, *ort;
+  cli_texts providers;
 } cli_model_options;
-enum { CLI_N_MODEL_OPTIONS = 11 };
+enum { CLI_N_MODEL_OPTIONS = 13 };
 void cli_model_options_init(cli_model_options *o);
 void cli_model_table(cli_model_options *o, cli_option table[CLI_N_MODEL_OPTIONS]);
 /* exact_by_default: what --precision is when it is not given. */

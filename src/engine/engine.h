@@ -28,6 +28,8 @@ typedef struct wf_runner {
   const wf_backend *backend;
   const wf_component_info *info;
   int64_t chunk_tokens;
+  uint64_t owner; /* the worker's token: its holder's while the lock is held */
+  uint64_t former WF_GUARDED_BY(wf_worker_role); /* the holder's own, meanwhile */
   wf_team *team WF_PT_GUARDED_BY(wf_worker_role);
   wf_backend_session *session WF_GUARDED_BY(wf_worker_role);
   wf_kv_pool *pool WF_GUARDED_BY(wf_worker_role);
@@ -63,6 +65,10 @@ void wf_model_ref(weft_model *m);
 
 /* True when the file begins as a GGUF file does. */
 bool wf_is_gguf(const char *path);
+
+/* What of the caller's options every compilation wants alike. `options` and what it points to are
+ * borrowed. */
+void wf_compile_options_take(wf_compile_options *c, const weft_model_options *options);
 
 /* The options a caller gave, with everything it left out filled in. */
 void wf_model_options_take(weft_model_options *full, const weft_model_options *given);

@@ -82,6 +82,7 @@ static weft_status run_to(weft_generation *g, int64_t end, int64_t n_rows, float
         .n_new = n,
         .past = at,
         .tables = g->kv.tables,
+        .state = g->kv.state,
         .selected = selected,
         .n_selected = n_selected,
         .logits = n_selected ? logits + (first_row - (end - n_rows)) * g->model->vocab : NULL};

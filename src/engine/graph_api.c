@@ -3,9 +3,12 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "base/process.h"
 #include "engine/engine.h"
 
 struct weft_graph {
+  const wf_backend *backend;
+  uint64_t owner; /* the token of whoever runs it */
   wf_component *component;
   const wf_component_info *info;
   wf_team *team;
@@ -27,21 +30,25 @@ weft_status weft_graph_open(weft_graph **result, const char *path,
   atomic_flag_clear(&g->is_busy);
   wf_model_options_take(&o, options);
   WF_TRY(wf_cpu_level_get(&level, err));
-  const wf_compile_options compile = {.model = path,
-                                      .trust_links = o.trust_links != 0,
-                                      .exact = o.precision == WEFT_PRECISION_EXACT,
-                                      .kv = WF_KV_F32,
-                                      .level = level};
-  WF_TRY(wf_component_compile(&wf_backend_native, &g->component, &compile, err));
-  g->info = wf_component_describe(&wf_backend_native, g->component);
+  wf_compile_options compile;
+  wf_compile_options_take(&compile, &o);
+  compile.model = path;
+  compile.kv = WF_KV_F32;
+  compile.level = level;
+  WF_TRY(wf_component_compile_by(o.backend, &g->backend, &g->component, &compile, err));
+  g->info = wf_component_describe(g->backend, g->component);
   g->inputs = wf_calloc(g->info->n_inputs + 1, sizeof *g->inputs);
   g->outputs = wf_calloc(g->info->n_outputs + 1, sizeof *g->outputs);
   if (!g->inputs || !g->outputs) {
     st = wf_fail_memory(err, 0, "ports");
     goto out;
   }
-  WF_TRY(wf_team_create(&g->team, o.n_threads ? o.n_threads : wf_threads_usable(), err));
-  WF_TRY(wf_backend_session_open(&wf_backend_native, &g->session, g->component, g->team, 1, err));
+  WF_TRY(wf_team_create(&g->team, g->info->has_own_threads ? 1 : compile.n_threads, err));
+  g->owner = wf_owner_mint();
+  const uint64_t former = wf_owner_adopt(g->owner);
+  st = wf_backend_session_open(g->backend, &g->session, g->component, g->team, 1, err);
+  wf_owner_adopt(former);
+  WF_TRY(st);
   *result = g;
   g = NULL;
 out:
@@ -51,8 +58,12 @@ out:
 
 void weft_graph_close(weft_graph *g) {
   if (!g) return;
-  wf_backend_session_close(&wf_backend_native, g->session);
-  wf_component_release(&wf_backend_native, g->component);
+  if (g->session) {
+    const uint64_t former = wf_owner_adopt(g->owner);
+    wf_backend_session_close(g->backend, g->session);
+    wf_owner_adopt(former);
+  }
+  if (g->backend) wf_component_release(g->backend, g->component);
   wf_team_destroy(g->team);
   wf_free(g->inputs);
   wf_free(g->outputs);
@@ -130,11 +141,12 @@ weft_status weft_graph_run(weft_graph *g, const weft_tensor *inputs, size_t n_in
     return wf_fail(err, WEFT_SESSION_BUSY, "wait for the other call",
                    "the graph is running already");
   }
+  const uint64_t former = wf_owner_adopt(g->owner);
   memset(g->inputs, 0, g->info->n_inputs * sizeof *g->inputs);
   memset(g->outputs, 0, g->info->n_outputs * sizeof *g->outputs);
   for (size_t i = 0; i < n_inputs; i++) WF_TRY(bind(g, &inputs[i], err));
   const wf_row row = {.inputs = g->inputs, .outputs = g->outputs};
-  WF_TRY(wf_backend_session_run(&wf_backend_native, g->session, &row, 1, err));
+  WF_TRY(wf_backend_session_run(g->backend, g->session, &row, 1, err));
   for (size_t i = 0; i < g->info->n_outputs; i++) {
     const wf_view *v = &g->outputs[i];
     size_t n_elements = 0, n_bytes = 0;
@@ -152,6 +164,7 @@ weft_status weft_graph_run(weft_graph *g, const weft_tensor *inputs, size_t n_in
     copy_tensor(&outputs[i], &full);
   }
 out:
+  wf_owner_adopt(former);
   atomic_flag_clear(&g->is_busy);
   return st;
 }

@@ -148,6 +148,7 @@ static weft_status describe(const char *path, const weft_model_options *o, const
   weft_status st = WEFT_OK;
   wf_package *p = NULL;
   wf_component *component = NULL;
+  const wf_backend *backend = NULL;
   wf_buf report = {0};
   wf_cpu_level level;
   struct wf_dim_value *values = NULL;
@@ -164,19 +165,20 @@ static weft_status describe(const char *path, const weft_model_options *o, const
     values[i] = (struct wf_dim_value){p->symbols[i].symbol, p->symbols[i].value};
   }
   WF_TRY(wf_cpu_level_get(&level, err));
-  const wf_compile_options options = {.model = file,
-                                      .trust_links = o->trust_links != 0,
-                                      .ports = p ? &p->ports : NULL,
-                                      .exact = o->precision == WEFT_PRECISION_EXACT,
-                                      .level = level,
-                                      .kv = WF_KV_F16,
-                                      .n_dim_values = p ? p->n_symbols : 0,
-                                      .dim_values = values,
-                                      .report = &report};
-  WF_TRY(wf_component_compile(&wf_backend_native, &component, &options, err));
-  add_info(b, wf_component_describe(&wf_backend_native, component), p, file, json, &report);
+  wf_compile_options options;
+  wf_compile_options_take(&options, o);
+  options.progress = NULL;
+  options.model = file;
+  options.ports = p ? &p->ports : NULL;
+  options.level = level;
+  options.kv = WF_KV_F16;
+  options.n_dim_values = p ? p->n_symbols : 0;
+  options.dim_values = values;
+  options.report = &report;
+  WF_TRY(wf_component_compile_by(o->backend, &backend, &component, &options, err));
+  add_info(b, wf_component_describe(backend, component), p, file, json, &report);
 out:
-  wf_component_release(&wf_backend_native, component);
+  if (backend) wf_component_release(backend, component);
   wf_package_close(p);
   wf_buf_deinit(&report);
   wf_free(values);

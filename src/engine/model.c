@@ -45,15 +45,26 @@ static weft_status check_options(const weft_model_options *o, weft_error *err) {
                    "context_tokens is %lld, chunk_tokens %lld", (long long)o->context_tokens,
                    (long long)o->chunk_tokens);
   }
-  if (o->backend && strcmp(o->backend, "native") != 0 && strcmp(o->backend, "auto") != 0) {
-    return wf_fail(err, WEFT_UNSUPPORTED, "use the native backend",
-                   "there is no backend '%s' in this build", o->backend);
+  if (o->backend && strcmp(o->backend, "auto") != 0 && !wf_backend_find(o->backend)) {
+    return wf_fail(err, WEFT_INVALID_ARGUMENT, "use native, ort or auto",
+                   "there is no backend '%s'", o->backend);
   }
   if ((int)o->kv < 0 || (int)o->kv > 2 || (int)o->precision < 0 || (int)o->precision > 1) {
     return wf_fail(err, WEFT_INVALID_ARGUMENT, NULL, "kv is %d, precision %d: out of range",
                    (int)o->kv, (int)o->precision);
   }
   return WEFT_OK;
+}
+
+void wf_compile_options_take(wf_compile_options *c, const weft_model_options *o) {
+  *c = (wf_compile_options){.trust_links = o->trust_links != 0,
+                            .exact = o->precision == WEFT_PRECISION_EXACT,
+                            .n_threads = o->n_threads ? o->n_threads : wf_threads_usable(),
+                            .library = o->ort_library,
+                            .n_providers = o->n_providers,
+                            .providers = o->providers,
+                            .progress = o->progress,
+                            .progress_user = o->progress_user};
 }
 
 bool wf_is_gguf(const char *path) {
@@ -172,18 +183,16 @@ static weft_status compile(weft_model *m, const weft_model_options *o, weft_erro
   }
   WF_TRY(wf_cpu_level_get(&level, err));
   static const wf_kv_type kv_types[] = {WF_KV_F16, WF_KV_F32, WF_KV_Q8};
-  const wf_compile_options options = {.model = p->model,
-                                      .trust_links = o->trust_links != 0,
-                                      .ports = &p->ports,
-                                      .exact = o->precision == WEFT_PRECISION_EXACT,
-                                      .kv = kv_types[o->kv],
-                                      .level = level,
-                                      .cache_dir = cache,
-                                      .n_dim_values = p->n_symbols,
-                                      .dim_values = values,
-                                      .progress = o->progress,
-                                      .progress_user = o->progress_user};
-  st = wf_component_compile(m->backend, &m->component, &options, err);
+  wf_compile_options options;
+  wf_compile_options_take(&options, o);
+  options.model = p->model;
+  options.ports = &p->ports;
+  options.kv = kv_types[o->kv];
+  options.level = level;
+  options.cache_dir = cache;
+  options.n_dim_values = p->n_symbols;
+  options.dim_values = values;
+  st = wf_component_compile_by(o->backend, &m->backend, &m->component, &options, err);
 out:
   wf_free(values);
   wf_free(cache);
@@ -223,15 +232,16 @@ weft_status weft_model_open(weft_model **result, const char *path, const weft_mo
   WF_TRY(load_tokenizer(m, err));
   WF_TRY(load_template(m, err));
   m->n_threads = o.n_threads ? o.n_threads : wf_threads_usable();
-  m->backend = &wf_backend_native;
   WF_TRY(check_memory(m->package, &o, err));
   WF_TRY(compile(m, &o, err));
   m->info = wf_component_describe(m->backend, m->component);
   m->vocab = m->info->vocab;
   WF_TRY(fix_context(m, &o, err));
   int64_t chunk = o.chunk_tokens ? o.chunk_tokens : DEFAULT_CHUNK_TOKENS;
-  /* a graph whose bits depend on the cut takes its whole prompt at once */
-  if (!m->info->may_chunk || m->info->n_layers == 0 || chunk > m->context_tokens) {
+  /* a graph whose bits depend on the cut takes its whole prompt at once, unless that is asked for
+   */
+  if (!m->info->may_chunk || m->info->n_layers == 0 || chunk > m->context_tokens ||
+      (m->info->cut_changes_bits && !o.chunk_tokens)) {
     chunk = m->context_tokens;
   }
   WF_TRY(wf_runner_init(&m->runner, m->backend, m->component, m->n_threads, chunk,

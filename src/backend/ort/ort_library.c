@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "backend/ort/ort_library.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/process.h"
+#include "base/thread.h"
+
+static const char how_to_get[] =
+    "install ONNX Runtime 1.20 or later (the PyPI wheel `onnxruntime` holds "
+    "onnxruntime/capi/libonnxruntime.so.*) and name that file by --ort FILE or WEFT_ORT";
+
+/* ---- opening ------------------------------------------------------------------------------- */
+
+/* "1.31.1" into 1 and 31. */
+static bool read_version(const char *text, int *major, int *minor) {
+  const char *dot = text ? strchr(text, '.') : NULL;
+  int64_t a, b;
+  if (!dot) return false;
+  const wf_str rest = {dot + 1, strcspn(dot + 1, ".-+")};
+  if (!wf_parse_i64((wf_str){text, (size_t)(dot - text)}, &a) || !wf_parse_i64(rest, &b)) {
+    return false;
+  }
+  if (a < 0 || a > 1000 || b < 0 || b > 100000) return false;
+  *major = (int)a;
+  *minor = (int)b;
+  return true;
+}
+
+static weft_status fill_api(ort_library *lib, const ort_api_base *base, weft_error *err) {
+  /* Slots of the oldest version by its own number; later ones by the number that brought them. */
+  const void *const *table = base->get_api(WF_ORT_MINOR_OLDEST);
+  if (!table) {
+    return wf_fail(err, WEFT_UNSUPPORTED, how_to_get, "'%s' (%s) offers no API of version %d",
+                   lib->path, lib->version, (int)WF_ORT_MINOR_OLDEST);
+  }
+  const void *slot;
+#define WF_X(index, since, official, name, result, params) \
+  slot = (since) <= lib->minor ? table[index] : NULL;      \
+  memcpy(&lib->api.name, &slot, sizeof slot); /* data to function: POSIX */
+  WF_ORT_SLOTS(WF_X)
+#undef WF_X
+  return WEFT_OK;
+}
+
+static weft_status take_library(ort_library *lib, void *handle, weft_error *err) {
+  const ort_api_base *(*get_base)(void) = NULL;
+  void *symbol = dlsym(handle, "OrtGetApiBase");
+  int major = 0;
+  if (!symbol) {
+    return wf_fail(err, WEFT_UNSUPPORTED, how_to_get,
+                   "'%s' is no ONNX Runtime library: it has no OrtGetApiBase", lib->path);
+  }
+  memcpy(&get_base, &symbol, sizeof symbol); /* data to function: POSIX */
+  const ort_api_base *base = get_base();
+  lib->version = base ? base->version() : NULL;
+  if (!read_version(lib->version, &major, &lib->minor)) {
+    return wf_fail(err, WEFT_UNSUPPORTED, how_to_get,
+                   "'%s' gives '%s' as its version, which is none of ONNX Runtime's", lib->path,
+                   lib->version ? lib->version : "");
+  }
+  if (major != WF_ORT_MAJOR || lib->minor < WF_ORT_MINOR_OLDEST) {
+    return wf_fail(err, WEFT_UNSUPPORTED, how_to_get,
+                   "'%s' is ONNX Runtime %s, but weft needs 1.%d or later of 1.x", lib->path,
+                   lib->version, (int)WF_ORT_MINOR_OLDEST);
+  }
+  return fill_api(lib, base, err);
+}
+
+/* The file behind a handle. Owner: the caller (wf_free). */
+static char *file_of(void *handle, const char *otherwise) {
+  const struct link_map *map = NULL;
+  char real[4096];
+  const char *name = otherwise;
+  if (dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map && map->l_name[0]) name = map->l_name;
+  if (realpath(name, real)) name = real;
+  return wf_path_join("", name);
+}
+
+static weft_status open_file(ort_library *lib, const char *file, const char *who, weft_error *err) {
+  if (wf_path_is_dir(file)) {
+    return wf_fail(err, WEFT_IO, "name the library's file, libonnxruntime.so.*",
+                   "%s names '%s', which is a folder", who, file);
+  }
+  if (!wf_path_exists(file)) {
+    return wf_fail(err, WEFT_IO, how_to_get, "%s names '%s', which does not exist", who, file);
+  }
+  char real[4096];
+  void *handle = realpath(file, real) ? dlopen(real, RTLD_NOW | RTLD_LOCAL) : NULL;
+  if (!handle) {
+    const char *why = dlerror();
+    return wf_fail(err, WEFT_UNSUPPORTED, how_to_get, "%s names '%s', which can't be loaded: %s",
+                   who, file, why ? why : "unknown reason");
+  }
+  lib->path = file_of(handle, real);
+  if (!lib->path) return wf_fail_memory(err, strlen(real), "a path");
+  const weft_status st = take_library(lib, handle, err);
+  if (st != WEFT_OK) dlclose(handle); /* nothing of it is kept */
+  return st;
+}
+
+static weft_status open_by_loader(ort_library *lib, weft_error *err) {
+  static const char *const names[] = {"libonnxruntime.so.1", "libonnxruntime.so"};
+  for (size_t i = 0; i < WF_ARRAY_LEN(names); i++) {
+    void *handle = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+    if (!handle) continue;
+    lib->path = file_of(handle, names[i]);
+    if (!lib->path) return wf_fail_memory(err, 0, "a path");
+    const weft_status st = take_library(lib, handle, err);
+    if (st != WEFT_OK) dlclose(handle);
+    return st;
+  }
+  const char *path = getenv("LD_LIBRARY_PATH");
+  return wf_fail(err, WEFT_IO, how_to_get,
+                 "there is no ONNX Runtime: --ort and WEFT_ORT name no file, and the loader finds "
+                 "neither %s nor %s (LD_LIBRARY_PATH is %s%s%s; then the system's folders)",
+                 names[0], names[1], path ? "'" : "not set", path ? path : "", path ? "'" : "");
+}
+
+static void free_library(ort_library *lib) {
+  if (!lib) return;
+  wf_free(lib->path);
+  wf_free(lib);
+}
+
+/* Is `file` the library that the process has already? */
+static weft_status check_same(const ort_library *lib, const char *file, weft_error *err) {
+  char real[4096];
+  if (!file || !file[0]) return WEFT_OK;
+  if (realpath(file, real) && strcmp(real, lib->path) == 0) return WEFT_OK;
+  if (!wf_path_exists(file)) {
+    return wf_fail(err, WEFT_IO, how_to_get, "--ort names '%s', which does not exist", file);
+  }
+  return wf_fail(err, WEFT_UNSUPPORTED, "use one ONNX Runtime in a process",
+                 "this process runs '%s' already and can't take '%s' too", lib->path, file);
+}
+
+weft_status ort_library_open(ort_library **result, const char *file, weft_error *err) {
+  weft_status st = WEFT_OK;
+  ort_library *fresh = NULL;
+  const char *variable = getenv("WEFT_ORT");
+  wf_process_ort *process = wf_process_ort_lock();
+  if (process->library) {
+    *result = process->library;
+    st = check_same(*result, file, err);
+    goto out;
+  }
+  fresh = wf_zalloc(sizeof *fresh);
+  if (!fresh) {
+    st = wf_fail_memory(err, sizeof *fresh, "a library");
+    goto out;
+  }
+  if (file && file[0]) {
+    WF_TRY(open_file(fresh, file, "--ort", err));
+  } else if (variable && variable[0]) {
+    WF_TRY(open_file(fresh, variable, "WEFT_ORT", err));
+  } else {
+    WF_TRY(open_by_loader(fresh, err));
+  }
+  if (fresh->minor > WF_ORT_MINOR_TESTED) {
+    wf_log(2, "ONNX Runtime %s is newer than 1.%d, the newest that weft was tested with",
+           fresh->version, (int)WF_ORT_MINOR_TESTED);
+  }
+  wf_log(2, "ONNX Runtime %s: %s", fresh->version, fresh->path);
+  *result = process->library = fresh;
+  fresh = NULL;
+out:
+  wf_process_ort_unlock();
+  free_library(fresh);
+  return st;
+}
+
+/* ---- errors and log lines ------------------------------------------------------------------- */
+
+static weft_status status_of(int code, const char *text) {
+  if (strstr(text, "bad_alloc") || strstr(text, "Failed to allocate memory") ||
+      strstr(text, "Available memory of")) {
+    return WEFT_OUT_OF_MEMORY;
+  }
+  switch (code) {
+    case ORT_ERROR_INVALID_ARGUMENT:
+      return WEFT_INVALID_ARGUMENT;
+    case ORT_ERROR_NO_FILE:
+    case ORT_ERROR_NO_MODEL:
+      return WEFT_IO;
+    case ORT_ERROR_PROTOBUF:
+    case ORT_ERROR_GRAPH:
+      return WEFT_PACKAGE_INVALID;
+    case ORT_ERROR_NOT_IMPLEMENTED:
+      return WEFT_UNSUPPORTED;
+    default:
+      return WEFT_BACKEND;
+  }
+}
+
+weft_status ort_check(const ort_library *lib, ort_status *status, weft_error *err, const char *what,
+                      ...) {
+  char text[256];
+  va_list args;
+  if (WF_LIKELY(!status)) return WEFT_OK;
+  va_start(args, what);
+  vsnprintf(text, sizeof text, what, args);
+  va_end(args);
+  const char *message = lib->api.error_message(status);
+  if (!message) message = "no reason given";
+  const weft_status st = wf_fail(err, status_of(lib->api.error_code(status), message), NULL,
+                                 "ONNX Runtime %s: %s", text, message);
+  lib->api.release_status(status);
+  return st;
+}
+
+/* Runs on whatever thread of theirs logs. */
+static void log_line(void *user, int severity, const char *category, const char *id,
+                     const char *location, const char *message) {
+  (void)user;
+  (void)category;
+  (void)id;
+  (void)location;
+  const int level = severity >= ORT_LOG_ERROR ? 0 : severity == ORT_LOG_WARNING ? 1 : 3;
+  wf_log(level, "ONNX Runtime: %s", message ? message : "");
+}
+
+void ort_note_release(ort_library *lib, ort_kind kind) {
+  /* relaxed: counts and a trace to be read when all is quiet */
+  const unsigned long at = atomic_fetch_add_explicit(&lib->n_released, 1, memory_order_relaxed);
+  atomic_store_explicit(&lib->trace[at % ORT_TRACE], (unsigned char)kind, memory_order_relaxed);
+  atomic_fetch_sub_explicit(&lib->live[kind], 1, memory_order_relaxed);
+}
+
+/* ---- the environment ------------------------------------------------------------------------ */
+
+/* One arena for the CPU memory of all sessions: it takes what is asked for and no more, never more
+ * than the machine (or the cgroup) has left, and can be shrunk between turns. */
+static weft_status make_arena(const ort_library *lib, ort_env *env, weft_error *err) {
+  weft_status st = WEFT_OK;
+  ort_memory_info *info = NULL;
+  ort_arena_config *config = NULL;
+  int is_cgroup;
+  const uint64_t left = wf_memory_available(&is_cgroup);
+  static const char *const keys[] = {"max_mem", "arena_extend_strategy", "initial_chunk_size_bytes",
+                                     "max_dead_bytes_per_chunk"};
+  const size_t values[] = {left > SIZE_MAX / 2 ? 0 : (size_t)left, 1, 1 << 20, 4 << 20};
+  ORT_TRY(lib, err, create_cpu_memory_info(ORT_ALLOCATOR_ARENA, ORT_MEMORY_DEFAULT, &info),
+          "can't describe memory");
+  ORT_TRY(lib, err, create_arena_config(keys, values, WF_ARRAY_LEN(keys), &config),
+          "can't configure its arena");
+  ORT_TRY(lib, err, create_shared_arena(env, info, config), "can't make its arena");
+out:
+  if (config) lib->api.release_arena_config(config);
+  if (info) lib->api.release_memory_info(info);
+  return st;
+}
+
+weft_status ort_env_acquire(ort_library *lib, ort_env **result, weft_error *err) {
+  weft_status st = WEFT_OK;
+  ort_env *env = NULL;
+  wf_process_ort *process = wf_process_ort_lock();
+  if (!process->environment) {
+    ORT_TRY(lib, err, create_env(log_line, NULL, ORT_LOG_WARNING, "weft", &env), "does not start");
+    ORT_TRY(lib, err, disable_telemetry(env), "keeps its telemetry");
+    WF_TRY(make_arena(lib, env, err));
+    process->environment = env;
+    env = NULL;
+    atomic_fetch_add_explicit(&lib->live[ORT_KIND_ENVIRONMENT], 1, memory_order_relaxed);
+  }
+  process->environment_refs++;
+  *result = process->environment;
+out:
+  if (env) lib->api.release_env(env);
+  wf_process_ort_unlock();
+  return st;
+}
+
+void ort_env_release(ort_library *lib) {
+  wf_process_ort *process = wf_process_ort_lock();
+  if (--process->environment_refs == 0) {
+    lib->api.release_env(process->environment);
+    process->environment = NULL;
+    ort_note_release(lib, ORT_KIND_ENVIRONMENT);
+  }
+  wf_process_ort_unlock();
+}
+
+void ort_env_shrink(ort_library *lib) { (void)lib; }
+
+void ort_env_memory(ort_library *lib, size_t *held, size_t *used) {
+  (void)lib;
+  *held = *used = 0;
+}
