@@ -385,6 +385,14 @@ WEFT_API WEFT_NODISCARD weft_status weft_import(const char *source, const char *
                                                 const weft_import_options *options,
                                                 weft_error *err);
 
+/* What can execute models here: the backends, and ONNX Runtime's version, file and execution
+ * providers. json 0: lines for people. Of the options ort_library and providers count (plug-ins are
+ * registered); where neither is given, an ONNX Runtime that is not there is told and no error.
+ * Owner: *text is the caller's (weft_free). Thread: any. Errors: IO, UNSUPPORTED, BACKEND,
+ * OUT_OF_MEMORY. */
+WEFT_API WEFT_NODISCARD weft_status weft_providers(const weft_model_options *options, int json,
+                                                   char **text, weft_error *err);
+
 /* What weft makes of a package or an ONNX file, as text ("text", "json" or "dot").
  * Owner: *text is the caller's (weft_free). Thread: any. */
 WEFT_API WEFT_NODISCARD weft_status weft_inspect(const char *path,

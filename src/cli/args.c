@@ -199,6 +199,8 @@ bool cli_parse_ids(const char *text, int32_t **ids, size_t *n) {
 
 /* ---- shared option groups ------------------------------------------------------------------- */
 
+void cli_model_deinit(cli_model_options *o) { wf_vec_free(&o->providers); }
+
 void cli_model_options_init(cli_model_options *o) { *o = (cli_model_options){.log = 1}; }
 
 void cli_model_table(cli_model_options *o, cli_option table[CLI_N_MODEL_OPTIONS]) {

@@ -101,6 +101,7 @@ typedef struct cli_model_options {
 } cli_model_options;
 enum { CLI_N_MODEL_OPTIONS = 13 };
 void cli_model_options_init(cli_model_options *o);
+void cli_model_deinit(cli_model_options *o);
 void cli_model_table(cli_model_options *o, cli_option table[CLI_N_MODEL_OPTIONS]);
 /* exact_by_default: what --precision is when it is not given. */
 void cli_model_take(const cli_model_options *o, bool exact_by_default, weft_model_options *result);

@@ -173,6 +173,7 @@ out:
   wf_free(n.at);
   wf_free(d.at);
   wf_free(t.at);
+  cli_model_deinit(&mo);
   wf_vec_free(&rest);
   return code;
 }

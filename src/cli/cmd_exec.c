@@ -163,6 +163,7 @@ out:
   wf_free(out_tensors);
   weft_free(path);
   wf_vec_free(&inputs);
+  cli_model_deinit(&mo);
   wf_vec_free(&rest);
   return code;
 }
@@ -226,6 +227,7 @@ out:
   weft_model_close(model);
   wf_free(logits);
   wf_free(ids);
+  cli_model_deinit(&mo);
   wf_vec_free(&rest);
   return code;
 }

@@ -63,14 +63,33 @@ out:
 }
 
 int cmd_providers(const cli_command *c, int argc, char **argv) {
+  int code;
+  bool json = false;
   cli_texts rest = {0};
-  const cli_option own[] = {{NULL, NULL, CLI_FLAG, NULL, NULL, 0, 0, NULL, NULL}};
+  cli_model_options mo;
+  weft_model_options options;
+  weft_error err = {0};
+  char *text = NULL;
+  cli_model_options_init(&mo);
+  const cli_option own[] = {
+      {"--json", NULL, CLI_FLAG, &json, NULL, 0, 0, NULL, "as a JSON list"},
+      {"--ort", NULL, CLI_TEXT, &mo.ort, NULL, 0, 0, "FILE", "the libonnxruntime to ask"},
+      {"--ep", NULL, CLI_LIST, &mo.providers, NULL, 0, 0, "NAME:library=FILE",
+       "a plug-in provider to register first"},
+      {NULL, NULL, CLI_FLAG, NULL, NULL, 0, 0, NULL, NULL}};
   const cli_option *const tables[] = {own};
-  int code = cli_parse(c, argc, argv, tables, 1, &rest);
-  if (code < 0) {
-    code = rest.n ? cli_usage(c, "takes no arguments") : 0;
-    if (code == 0) cli_puts("native\n");
+  code = cli_parse(c, argc, argv, tables, 1, &rest);
+  if (code >= 0) goto out;
+  if (rest.n) {
+    code = cli_usage(c, "takes no arguments");
+    goto out;
   }
+  cli_model_take(&mo, false, &options);
+  code = weft_providers(&options, json, &text, &err) == WEFT_OK ? 0 : cli_fail(&err);
+  if (code == 0) cli_puts(text);
+out:
+  weft_free(text);
+  cli_model_deinit(&mo);
   wf_vec_free(&rest);
   return code;
 }
@@ -108,6 +127,7 @@ int cmd_inspect(const cli_command *c, int argc, char **argv) {
   if (code == 0) cli_puts(text);
 out:
   weft_free(text);
+  cli_model_deinit(&mo);
   wf_vec_free(&rest);
   return code;
 }

@@ -321,6 +321,7 @@ out:
   weft_model_close(model);
   wf_free(biases);
   cli_decoding_deinit(&decoding);
+  cli_model_deinit(&mo);
   wf_vec_free(&rest);
   return code;
 }

@@ -181,6 +181,7 @@ void wf_generation_free(weft_generation *g) {
   wf_runner_enter(&g->model->runner);
   wf_kv_sequence_deinit(&g->kv);
   wf_runner_leave(&g->model->runner);
+  wf_runner_rest(&g->model->runner);
   wf_sampler_destroy(g->sampler);
   wf_stops_destroy(g->stops);
   wf_detokenizer_destroy(g->detokenizer);
@@ -336,6 +337,7 @@ static weft_status step(weft_generation *g, weft_token *token, weft_error *err) 
 weft_status weft_generation_step(weft_generation *g, weft_token *token, weft_error *err) {
   WF_RETURN_IF_ERROR(wf_generation_enter(g, err));
   const weft_status st = step(g, token, err);
+  if (st != WEFT_OK || g->finish != WEFT_FINISH_NONE) wf_runner_rest(&g->model->runner);
   wf_generation_leave(g);
   return st;
 }
@@ -406,6 +408,7 @@ weft_status weft_generation_run(weft_generation *g, weft_token_callback *callbac
     flush_text(g, callback, user);
   }
   fill_result(g, result);
+  wf_runner_rest(&g->model->runner);
 out:
   wf_generation_leave(g);
   return st;

@@ -41,6 +41,8 @@ weft_status wf_runner_init(wf_runner *r, const wf_backend *backend, const wf_com
 void wf_runner_deinit(wf_runner *r); /* fine on a zeroed one */
 void wf_runner_enter(wf_runner *r) WF_ACQUIRE(wf_worker_role);
 void wf_runner_leave(wf_runner *r) WF_RELEASE(wf_worker_role);
+/* A turn is over: what only its runs needed goes back. Not while entered. */
+void wf_runner_rest(wf_runner *r);
 
 struct weft_model {
   atomic_int refs; /* the opener and each generation */

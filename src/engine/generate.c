@@ -339,6 +339,7 @@ weft_status weft_generation_append_logits(weft_generation *g, const int32_t *tok
   g->rows_at = (int64_t)n_tokens - 1;
   g->n_rows = 1;
   wf_generation_begin_answer(g);
+  wf_runner_rest(&g->model->runner); /* the room for all those logits */
 out:
   wf_generation_leave(g);
   return st;

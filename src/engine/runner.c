@@ -41,3 +41,9 @@ void wf_runner_leave(wf_runner *r) WF_NO_TSA {
   wf_owner_adopt(r->former);
   pthread_mutex_unlock(&r->lock);
 }
+
+void wf_runner_rest(wf_runner *r) {
+  wf_runner_enter(r);
+  wf_backend_session_rest(r->backend, r->session);
+  wf_runner_leave(r);
+}

@@ -11,7 +11,6 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/process.h"
-#include "base/thread.h"
 
 static const char how_to_get[] =
     "install ONNX Runtime 1.20 or later (the PyPI wheel `onnxruntime` holds "
@@ -177,7 +176,7 @@ out:
   return st;
 }
 
-/* ---- errors and log lines ------------------------------------------------------------------- */
+/* ---- errors ------------------------------------------------------------------- */
 
 static weft_status status_of(int code, const char *text) {
   if (strstr(text, "bad_alloc") || strstr(text, "Failed to allocate memory") ||
@@ -216,81 +215,9 @@ weft_status ort_check(const ort_library *lib, ort_status *status, weft_error *er
   return st;
 }
 
-/* Runs on whatever thread of theirs logs. */
-static void log_line(void *user, int severity, const char *category, const char *id,
-                     const char *location, const char *message) {
-  (void)user;
-  (void)category;
-  (void)id;
-  (void)location;
-  const int level = severity >= ORT_LOG_ERROR ? 0 : severity == ORT_LOG_WARNING ? 1 : 3;
-  wf_log(level, "ONNX Runtime: %s", message ? message : "");
-}
-
 void ort_note_release(ort_library *lib, ort_kind kind) {
   /* relaxed: counts and a trace to be read when all is quiet */
   const unsigned long at = atomic_fetch_add_explicit(&lib->n_released, 1, memory_order_relaxed);
   atomic_store_explicit(&lib->trace[at % ORT_TRACE], (unsigned char)kind, memory_order_relaxed);
   atomic_fetch_sub_explicit(&lib->live[kind], 1, memory_order_relaxed);
-}
-
-/* ---- the environment ------------------------------------------------------------------------ */
-
-/* One arena for the CPU memory of all sessions: it takes what is asked for and no more, never more
- * than the machine (or the cgroup) has left, and can be shrunk between turns. */
-static weft_status make_arena(const ort_library *lib, ort_env *env, weft_error *err) {
-  weft_status st = WEFT_OK;
-  ort_memory_info *info = NULL;
-  ort_arena_config *config = NULL;
-  int is_cgroup;
-  const uint64_t left = wf_memory_available(&is_cgroup);
-  static const char *const keys[] = {"max_mem", "arena_extend_strategy", "initial_chunk_size_bytes",
-                                     "max_dead_bytes_per_chunk"};
-  const size_t values[] = {left > SIZE_MAX / 2 ? 0 : (size_t)left, 1, 1 << 20, 4 << 20};
-  ORT_TRY(lib, err, create_cpu_memory_info(ORT_ALLOCATOR_ARENA, ORT_MEMORY_DEFAULT, &info),
-          "can't describe memory");
-  ORT_TRY(lib, err, create_arena_config(keys, values, WF_ARRAY_LEN(keys), &config),
-          "can't configure its arena");
-  ORT_TRY(lib, err, create_shared_arena(env, info, config), "can't make its arena");
-out:
-  if (config) lib->api.release_arena_config(config);
-  if (info) lib->api.release_memory_info(info);
-  return st;
-}
-
-weft_status ort_env_acquire(ort_library *lib, ort_env **result, weft_error *err) {
-  weft_status st = WEFT_OK;
-  ort_env *env = NULL;
-  wf_process_ort *process = wf_process_ort_lock();
-  if (!process->environment) {
-    ORT_TRY(lib, err, create_env(log_line, NULL, ORT_LOG_WARNING, "weft", &env), "does not start");
-    ORT_TRY(lib, err, disable_telemetry(env), "keeps its telemetry");
-    WF_TRY(make_arena(lib, env, err));
-    process->environment = env;
-    env = NULL;
-    atomic_fetch_add_explicit(&lib->live[ORT_KIND_ENVIRONMENT], 1, memory_order_relaxed);
-  }
-  process->environment_refs++;
-  *result = process->environment;
-out:
-  if (env) lib->api.release_env(env);
-  wf_process_ort_unlock();
-  return st;
-}
-
-void ort_env_release(ort_library *lib) {
-  wf_process_ort *process = wf_process_ort_lock();
-  if (--process->environment_refs == 0) {
-    lib->api.release_env(process->environment);
-    process->environment = NULL;
-    ort_note_release(lib, ORT_KIND_ENVIRONMENT);
-  }
-  wf_process_ort_unlock();
-}
-
-void ort_env_shrink(ort_library *lib) { (void)lib; }
-
-void ort_env_memory(ort_library *lib, size_t *held, size_t *used) {
-  (void)lib;
-  *held = *used = 0;
 }
