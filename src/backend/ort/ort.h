@@ -50,8 +50,8 @@ struct wf_component {
   ort_object *session;     /* shared; NULL: each session makes its own */
   const char *path;        /* of the model */
   wf_cpu_level level;
-  bool has_ports, prunes_head, is_state_in_place;
-  size_t n_states; /* 2 * n_layers */
+  bool has_ports, prunes_head, is_state_in_place; /* prunes_head: the ports say so */
+  size_t n_states;                                /* 2 * n_layers */
   ort_state_port *states;
   size_t n_fixed;
   ort_fixed_input *fixed;
@@ -70,6 +70,7 @@ struct wf_backend_session {
   wf_buf ints;          /* ids, mask and positions of a run */
   /* In place: the stamp of the buffers that the binding names; 0: none. */
   unsigned long bound_stamp;
+  bool prunes_head; /* one row of logits for many tokens: the ports say so, or it was seen */
   wf_run_counters counters;
 };
 

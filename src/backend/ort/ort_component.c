@@ -161,7 +161,7 @@ static weft_status prove_cut(wf_component *c, wf_graph *g, const wf_ports *ports
 static bool prunes_head(const wf_component_info *info) {
   for (size_t i = 0; i < info->n_outputs; i++) {
     const wf_port *p = &info->outputs[i];
-    if (p->role == WF_PORT_LOGITS) return p->rank == 3 && p->dims[1] == 1;
+    if (p->role == WF_PORT_LOGITS) return p->rank == 2 || (p->rank == 3 && p->dims[1] == 1);
   }
   return false;
 }

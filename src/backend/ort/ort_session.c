@@ -57,6 +57,7 @@ weft_status ort_open(wf_backend_session **result, const wf_component *component,
   if (!s) return wf_fail_memory(err, sizeof *s, "a session");
   s->returned = (ort_returned){.owner = wf_owner_token(), .free_now = free_session};
   s->c = c;
+  s->prunes_head = c->prunes_head;
   if (c->session) {
     s->session = ort_object_ref(c->session);
   } else {
@@ -311,8 +312,9 @@ out:
   return st;
 }
 
-static weft_status copy_logits(const wf_component *c, const wf_view *v, const wf_row *r,
+static weft_status copy_logits(wf_backend_session *s, const wf_view *v, const wf_row *r,
                                weft_error *err) {
+  const wf_component *c = s->c;
   const int64_t vocab = c->info.vocab;
   size_t n = 0;
   const bool fits = wf_dims_count(v->dims, (size_t)v->rank, &n) && vocab > 0 && v->rank > 0 &&
@@ -321,6 +323,8 @@ static weft_status copy_logits(const wf_component *c, const wf_view *v, const wf
   if (rows != r->n_new && rows != 1) {
     return wf_fail(err, WEFT_BACKEND, NULL, "the logits have an unexpected shape");
   }
+  /* one row for many tokens is the last one's */
+  s->prunes_head = s->prunes_head || (rows == 1 && r->n_new > 1);
   for (int64_t i = 0; i < r->n_selected; i++) {
     const int64_t at = (rows == 1 ? 0 : r->selected[i]) * vocab;
     float *to = r->logits + i * vocab;
@@ -360,7 +364,7 @@ static weft_status run_once(wf_backend_session *s, const wf_row *r, weft_error *
     wf_view view;
     if ((p->role == WF_PORT_STATE && c->n_states) || (!is_logits && !r->outputs)) continue;
     WF_TRY(view_output(s, i, &view, err));
-    if (is_logits) WF_TRY(copy_logits(c, &view, r, err));
+    if (is_logits) WF_TRY(copy_logits(s, &view, r, err));
     if (r->outputs) r->outputs[i] = view;
   }
   if (c->n_states) ort_state_advance(r->state, r->n_new);
@@ -401,26 +405,40 @@ static weft_status check_row(const wf_component *c, const wf_row *r, size_t i, w
 
 /* A graph that gives the last token's logits alone is run up to each token that is asked for. */
 static weft_status run_parts(wf_backend_session *s, const wf_row *row, weft_error *err) {
+  const bool has_state = s->c->n_states > 0;
   int64_t done = 0;
   for (int64_t i = 0; i <= row->n_selected && done < row->n_new; i++) {
-    const int64_t end = i < row->n_selected ? row->selected[i] + 1 : row->n_new;
+    const int64_t end = i < row->n_selected ? row->selected[i] + 1 : has_state ? row->n_new : done;
     if (end == done) continue;
     wf_row part = *row;
-    const int32_t last = (int32_t)(end - done) - 1;
-    part.ids = row->ids ? row->ids + done : NULL;
-    part.n_new = end - done;
-    part.past = row->past + done;
+    const int64_t begin = has_state ? done : 0; /* without a state each begins anew */
+    const int32_t last = (int32_t)(end - begin) - 1;
+    part.ids = row->ids ? row->ids + begin : NULL;
+    part.n_new = end - begin;
+    part.past = row->past + begin;
     part.selected = &last;
     part.n_selected = i < row->n_selected;
     part.logits = row->logits + i * s->c->info.vocab;
-    const weft_status st = run_once(s, &part, err);
-    if (st != WEFT_OK) {
-      row->state->length = row->past; /* as before the run */
-      return st;
-    }
+    WF_RETURN_IF_ERROR(run_once(s, &part, err));
     done = end;
   }
   return WEFT_OK;
+}
+
+static bool wants_last_alone(const wf_row *r) {
+  return r->n_selected == 0 || (r->n_selected == 1 && r->selected[0] == r->n_new - 1);
+}
+
+static weft_status run_row(wf_backend_session *s, const wf_row *r, weft_error *err) {
+  const bool knew = s->prunes_head;
+  const bool in_parts = knew && !wants_last_alone(r);
+  weft_status st = in_parts ? run_parts(s, r, err) : run_once(s, r, err);
+  if (st == WEFT_OK && !in_parts && s->prunes_head && !knew && !wants_last_alone(r)) {
+    if (r->state) r->state->length = r->past; /* learned too late for this row: once more */
+    st = run_parts(s, r, err);
+  }
+  if (st != WEFT_OK && r->state) r->state->length = r->past; /* as before the run */
+  return st;
 }
 
 weft_status ort_run(wf_backend_session *s, const wf_row *rows, size_t n_rows, weft_error *err) {
@@ -429,8 +447,7 @@ weft_status ort_run(wf_backend_session *s, const wf_row *rows, size_t n_rows, we
   ort_take_back(s->c);
   for (size_t i = 0; i < n_rows; i++) {
     if (c->has_ports) WF_RETURN_IF_ERROR(check_row(c, &rows[i], i, err));
-    const bool in_parts = c->has_ports && c->prunes_head && c->n_states;
-    WF_RETURN_IF_ERROR(in_parts ? run_parts(s, &rows[i], err) : run_once(s, &rows[i], err));
+    WF_RETURN_IF_ERROR(c->has_ports ? run_row(s, &rows[i], err) : run_once(s, &rows[i], err));
   }
   s->counters.runs++;
   return WEFT_OK;

@@ -1,0 +1,321 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`--backend ort`: what ONNX Runtime gives by itself, bit for bit, and what is said when it can't. The judge is the same
+library through its own Python front, with the same number of threads; everything else of its options stays as it comes."""
+import json
+import os
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+np = pytest.importorskip("numpy", reason="the judges are not installed (make deps)")
+onnx = pytest.importorskip("onnx", reason="the judges are not installed (make deps)")
+ort = pytest.importorskip("onnxruntime", reason="the judges are not installed (make deps)")
+from onnx import helper as h  # noqa: E402
+
+import hf_folder_test as hf  # noqa: E402
+import interop_test as interop  # noqa: E402
+
+LIBRARIES = sorted(Path(ort.__file__).parent.glob("capi/libonnxruntime.so.*"))
+pytestmark = pytest.mark.skipif(not LIBRARIES, reason="the onnxruntime wheel holds no libonnxruntime")
+LIBRARY = str(LIBRARIES[0]) if LIBRARIES else ""
+ORT = ("--backend", "ort", "--ort", LIBRARY, "--threads", "2")
+CORPUS = Path(__file__).resolve().parents[1] / "fuzz" / "corpus"
+
+
+def session_of(model):
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 2
+    options.log_severity_level = 4
+    return ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+
+
+class Judge:
+    """A decoder graph, its cache fed back by hand."""
+
+    def __init__(self, path):
+        self.session = session_of(path)
+        self.names = [o.name for o in self.session.get_outputs()]
+        self.past = {i.name: np.zeros((1, i.shape[1], 0, i.shape[3]), np.float16 if "float16" in i.type else np.float32)
+                     for i in self.session.get_inputs() if i.name.startswith("past")}
+        self.length = 0
+
+    def step(self, ids):
+        """Logits after each of the ids (or the last one alone, where the graph prunes)."""
+        n, feed = len(ids), dict(self.past)
+        kinds = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
+        for i in self.session.get_inputs():
+            kind = kinds.get(i.type)
+            if i.name == "input_ids":
+                feed[i.name] = np.array([ids], kind)
+            elif i.name == "attention_mask":
+                feed[i.name] = np.ones((1, self.length + n), kind)
+            elif i.name == "position_ids":
+                feed[i.name] = np.arange(self.length, self.length + n, dtype=kind)[None]
+            elif i.name == "num_logits_to_keep":
+                feed[i.name] = np.array(0, kind)
+        out = dict(zip(self.names, self.session.run(None, feed)))
+        for past in self.past:
+            name = past.replace("past_key_values", "present")
+            self.past[past] = out[name if name in out else past.replace("past", "present")]
+        self.length += n
+        return out["logits"].reshape(-1, out["logits"].shape[-1]).astype(np.float32)
+
+    def greedy(self, ids, n):
+        tokens, logits = [], self.step(ids)
+        for _ in range(n):
+            tokens.append(int(logits[-1].argmax()))
+            logits = self.step(tokens[-1:])
+        return tokens
+
+
+def text_of(ids):
+    return ",".join(map(str, ids))
+
+
+def check_decoder(weft, folder, graph, tmp_path, ids, n):
+    out = tmp_path / "logits.npy"
+    weft("logits", folder, "--ids", text_of(ids), "--output", out, *ORT, check=0)
+    ours = np.load(out)
+    theirs = Judge(graph).step(ids)
+    if len(theirs) == 1 and len(ids) > 1:  # a graph that gives the last row alone is run up to each token
+        judge = Judge(graph)
+        theirs = np.concatenate([judge.step([i]) for i in ids])
+    assert ours.tobytes() == theirs.tobytes(), f"they part by {np.abs(ours - theirs).max():.3g}"
+    if Judge(graph).past:
+        answer = weft.json("run", folder, "--ids", text_of(ids), "--greedy", "--ignore-eos", "--max-tokens", n, "--json", *ORT)
+        want = Judge(graph).greedy(ids, n)
+        assert answer["output_ids"] == want
+
+
+@pytest.mark.parametrize("name", sorted(hf.lh.MODELS))
+def test_a_toy_decoder_gives_the_bits_of_onnxruntime(weft, tmp_path, name):
+    model, o = hf.make_model(name)
+    folder = hf.make_folder(tmp_path / "toy", o, model=model)
+    check_decoder(weft, folder, folder / "onnx" / "model.onnx", tmp_path, hf.IDS, 24)
+
+
+@pytest.mark.parametrize("text", interop.PROMPTS)
+def test_the_demo_model_gives_the_bits_of_onnxruntime(weft, package, tmp_path, text):
+    plain = tmp_path / "plain"
+    shutil.copytree(package, plain)
+    check_decoder(weft, plain, plain / "model.onnx", tmp_path, interop.prompt_ids(weft, package, text), 24)
+
+
+def test_a_prompt_is_not_cut_unless_that_is_asked_for(weft, package, tmp_path):
+    ids = (interop.prompt_ids(weft, package, interop.PROMPTS[1]) * 40)[:700]
+    check_decoder(weft, package, package / "model.onnx", tmp_path, ids, 2)
+    a, b = tmp_path / "a.npy", tmp_path / "b.npy"
+    weft("logits", package, "--ids", text_of(ids[:96]), "--output", a, *ORT, check=0)
+    weft("logits", package, "--ids", text_of(ids[:96]), "--output", b, "--chunk", 32, *ORT, check=0)
+    a, b = np.load(a), np.load(b)
+    assert np.abs(a - b).max() <= 0.05 * np.ptp(a)
+
+
+@pytest.mark.parametrize("name", ["llama", "grouped", "qwen3"])
+def test_guessed_tokens_are_taken_back_from_the_state(weft, tmp_path, name):
+    """Prompt lookup writes guesses into the state and cuts off the wrong ones; greedy tokens stay the same."""
+    model, o = hf.make_model(name)
+    folder = hf.make_folder(tmp_path / "toy", o, model=model)
+    ids = hf.IDS[:5] * 3
+    plain = weft.json("run", folder, "--ids", text_of(ids), "--greedy", "--ignore-eos", "--max-tokens", 40, "--json", *ORT)
+    guessed = weft.json("run", folder, "--ids", text_of(ids), "--greedy", "--ignore-eos", "--max-tokens", 40, "--lookup", 6,
+                        "--json", *ORT)
+    assert guessed["output_ids"] == plain["output_ids"]
+
+
+def test_turns_of_a_conversation_share_their_state(weft, tmp_path):
+    model, o = hf.make_model("grouped")
+    folder = hf.make_folder(tmp_path / "toy", o, model=model)
+    lines = b"!\"#\n$%&\n'()\n"
+    one = weft("run", folder, "--raw", "--greedy", "--max-tokens", 4, "--seed", 1, *ORT, stdin=lines, check=0).stdout
+    native = weft("run", folder, "--raw", "--greedy", "--max-tokens", 4, "--seed", 1, "--kv", "f32", "--precision", "exact",
+                  stdin=lines, check=0).stdout
+    assert one == native and one.strip()
+
+
+# ---- plain graphs ------------------------------------------------------------------------------------------------------
+
+
+def save(path, nodes, inputs, outputs, inits=(), opset=17, **kw):
+    graph = h.make_graph(nodes, "g", inputs, outputs, list(inits))
+    onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", opset), h.make_opsetid("com.microsoft", 1)], ir_version=8), path,
+              **kw)
+    return path
+
+
+def value(name, shape, kind=onnx.TensorProto.FLOAT):
+    return h.make_tensor_value_info(name, kind, shape)
+
+
+def execute(weft, path, tmp_path, *args, check=0, **arrays):
+    inputs = []
+    for name, array in arrays.items():
+        np.save(tmp_path / f"{name}.npy", array)
+        inputs += ["--input", f"{name}={tmp_path / name}.npy"]
+    out = tmp_path / "out"
+    r = weft("exec", path, *inputs, "--output-dir", out, *(args or ORT), check=check)
+    return {f.stem: np.load(f) for f in out.glob("*.npy")} if check == 0 else r
+
+
+KINDS = ["float32", "float64", "float16", "int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64", "bool"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_number_goes_in_and_out_as_it_is(weft, tmp_path, kind):
+    proto = h.np_dtype_to_tensor_dtype(np.dtype(kind))
+    path = save(tmp_path / "m.onnx", [h.make_node("Identity", ["x"], ["y"])], [value("x", ["a", 3], proto)], [value("y", ["a", 3], proto)])
+    x = (np.arange(12) % 5).astype(kind).reshape(4, 3)
+    y = execute(weft, path, tmp_path, x=x)["y"]
+    assert y.dtype == x.dtype and (y == x).all()
+    empty = execute(weft, path, tmp_path, x=x[:0])["y"]
+    assert empty.shape == (0, 3)
+
+
+def test_shapes_that_depend_on_data_come_back(weft, tmp_path):
+    path = save(tmp_path / "m.onnx", [h.make_node("NonZero", ["x"], ["y"]), h.make_node("ReduceSum", ["x"], ["s"], keepdims=0)],
+                [value("x", [None, None])], [value("y", [2, None], onnx.TensorProto.INT64), value("s", [])])
+    x = np.array([[0, 1, 0], [2, 0, 3]], np.float32)
+    got = execute(weft, path, tmp_path, x=x)
+    assert (got["y"] == np.stack(np.nonzero(x))).all() and got["s"] == 6 and got["s"].shape == ()
+
+
+@pytest.mark.parametrize("where", ["inside", "beside"])
+def test_weights_inside_and_beside_the_file_are_found(weft, tmp_path, where):
+    w = np.random.default_rng(3).normal(size=(512, 512)).astype(np.float32)
+    kw = {"save_as_external_data": True, "location": "weights.bin", "size_threshold": 16} if where == "beside" else {}
+    path = save(tmp_path / "m.onnx", [h.make_node("MatMul", ["x", "w"], ["y"])], [value("x", ["n", 512])], [value("y", ["n", 512])],
+                [onnx.numpy_helper.from_array(w, "w")], **kw)
+    x = np.random.default_rng(4).normal(size=(5, 512)).astype(np.float32)
+    want = session_of(path).run(None, {"x": x})[0]
+    assert execute(weft, path, tmp_path, x=x)["y"].tobytes() == want.tobytes()
+
+
+# ---- auto --------------------------------------------------------------------------------------------------------------
+
+
+def lacking(tmp_path):
+    """Det is an operator of ONNX that native has not."""
+    return save(tmp_path / "m.onnx", [h.make_node("Det", ["x"], ["y"])], [value("x", [2, 2])], [value("y", [])])
+
+
+def test_auto_takes_onnxruntime_only_for_what_native_lacks_and_says_so(weft, tmp_path):
+    x = np.array([[1, 2], [3, 5]], np.float32)
+    path = lacking(tmp_path)
+    r = execute(weft, path, tmp_path, "--backend", "native", check=10, x=x)
+    assert b"Det" in r.stderr
+    np.save(tmp_path / "x.npy", x)
+    args = ["exec", path, "--input", f"x={tmp_path / 'x.npy'}", "--output-dir", tmp_path / "out", "--backend", "auto"]
+    r = weft(*args, "--ort", LIBRARY, check=0)
+    assert abs(np.load(tmp_path / "out" / "y.npy") + 1) < 1e-6
+    assert b"'ort' takes over" in r.stderr and b"Det" in r.stderr
+    r = weft(*args, env={"WEFT_ORT": str(tmp_path / "nothing.so")})
+    assert r.returncode == 8 and b"Det" in r.stderr and b"nothing.so" in r.stderr
+    plain = save(tmp_path / "p.onnx", [h.make_node("Neg", ["x"], ["y"])], [value("x", [2, 2])], [value("y", [2, 2])])
+    r = weft("exec", plain, "--input", f"x={tmp_path / 'x.npy'}", "--output-dir", tmp_path / "out", "--backend", "auto",
+             env={"WEFT_ORT": str(tmp_path / "nothing.so")}, check=0)
+    assert r.stderr == b""
+
+
+# ---- the library -------------------------------------------------------------------------------------------------------
+
+
+def test_without_the_library_all_else_works_and_the_search_is_told(weft, package):
+    ids = ["run", package, "--ids", "504,2365", "--greedy", "--max-tokens", "2"]
+    weft(*ids, check=0)
+    r = weft(*ids, "--backend", "ort", env={"LD_LIBRARY_PATH": "/nowhere"})
+    for word in (b"--ort", b"WEFT_ORT", b"libonnxruntime.so.1", b"LD_LIBRARY_PATH", b"/nowhere", b"onnxruntime/capi"):
+        assert word in r.stderr, r.stderr
+    assert r.returncode == 8 and r.stdout == b""
+    listed = weft("providers", check=0).stdout.decode()
+    assert listed.startswith("native\n") and "ort: not available" in listed
+
+
+def test_the_loader_finds_the_library_last(weft, tmp_path):
+    (tmp_path / "libonnxruntime.so.1").symlink_to(LIBRARY)
+    r = weft("providers", "--json", env={"LD_LIBRARY_PATH": str(tmp_path)}, check=0)
+    assert json.loads(r.stdout)[1]["library"] == os.path.realpath(LIBRARY)
+    other = tmp_path / "other.so"
+    other.write_bytes(b"no library")
+    r = weft("providers", "--ort", other, env={"LD_LIBRARY_PATH": str(tmp_path), "WEFT_ORT": LIBRARY})
+    assert r.returncode == 10 and str(other).encode() in r.stderr
+
+
+FAKE = """
+#include <stddef.h>
+static const void *get_api(unsigned v) { (void)v; return NULL; }
+static const char *version(void) { return VERSION; }
+static const struct { const void *(*a)(unsigned); const char *(*v)(void); } base = {get_api, version};
+const void *OrtGetApiBase(void) { return &base; }
+"""
+
+
+@pytest.mark.parametrize("version, word", [("1.19.2", "1.20"), ("2.0.0", "1.20"), ("junk", "none of ONNX Runtime's"),
+                                           ("1.24.0", "no API")])
+def test_a_wrong_library_is_named_with_the_reason(weft, tmp_path, version, word):
+    cc = shutil.which("cc") or shutil.which("gcc")
+    if not cc:
+        pytest.skip("no C compiler to make a wrong library with")
+    (tmp_path / "f.c").write_text(FAKE)
+    library = tmp_path / "libonnxruntime.so"
+    subprocess.run([cc, "-shared", "-fPIC", f'-DVERSION="{version}"', tmp_path / "f.c", "-o", library], check=True)
+    r = weft("providers", "--ort", library)
+    assert r.returncode == 10 and str(library) in r.stderr.decode() and version in r.stderr.decode() and word in r.stderr.decode()
+
+
+def test_providers_are_listed_and_an_absent_one_is_refused_by_name(weft, package):
+    listed = json.loads(weft("providers", "--json", "--ort", LIBRARY, check=0).stdout)
+    assert listed[0] == {"backend": "native"} and listed[1]["version"] == ort.__version__
+    assert "CPUExecutionProvider" in [p["name"] for p in listed[1]["providers"]]
+    r = weft("run", package, "--ids", "1,2", "--max-tokens", "1", *ORT, "--ep", "CUDA:device_id=0")
+    assert r.returncode == 10 and b"CUDAExecutionProvider" in r.stderr and b"CPUExecutionProvider" in r.stderr
+    r = weft("run", package, "--ids", "1,2", "--max-tokens", "1", *ORT, "--ep", "X:library=/nowhere/x.so")
+    assert r.returncode == 8 and b"/nowhere/x.so" in r.stderr
+    r = weft("run", package, "--ids", "1,2", "--max-tokens", "1", *ORT, "--ep", f"X:library={LIBRARY}")
+    assert r.returncode != 0 and LIBRARY.encode() in r.stderr
+    for bad in ("", ":a=b", "CPU:x", "CPU:=1"):
+        assert weft("run", package, "--ids", "1", "--max-tokens", "1", *ORT, "--ep", bad).returncode == 6, bad
+    a = weft("run", package, "--ids", "504,2365", "--max-tokens", "4", "--greedy", *ORT, "--ep", "CPU", check=0).stdout
+    assert a == weft("run", package, "--ids", "504,2365", "--max-tokens", "4", "--greedy", *ORT, check=0).stdout
+
+
+# ---- errors ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_error_inside_the_library_becomes_ours_with_its_text(weft, tmp_path):
+    path = save(tmp_path / "m.onnx", [h.make_node("Reshape", ["x", "s"], ["y"])],
+                [value("x", ["a"]), value("s", ["r"], onnx.TensorProto.INT64)], [value("y", None)])
+    x, s = np.zeros(6, np.float32), np.array([4, 2], np.int64)
+    r = execute(weft, path, tmp_path, *ORT, check=17, x=x, s=s)
+    assert b"ONNX Runtime" in r.stderr and b"Reshape" in r.stderr
+
+
+def test_a_tensor_too_large_for_the_machine_is_an_error(weft, tmp_path):
+    path = save(tmp_path / "m.onnx", [h.make_node("ConstantOfShape", ["s"], ["y"])], [value("s", [1], onnx.TensorProto.INT64)],
+                [value("y", [None])])
+    for n in (1 << 45, 1 << 62, -3):
+        r = execute(weft, path, tmp_path, *ORT, check=None, s=np.array([n], np.int64))
+        assert 3 <= r.returncode <= 120 and r.returncode != 20 and r.stderr, n
+
+
+def test_damaged_files_end_in_typed_errors(weft, tmp_path):
+    """Our reader judges before the library sees the file, and what passes it ends in an answer or an error of ours."""
+    rng = random.Random(11)
+    seen = set()
+    for source in [*sorted((CORPUS / "onnx").glob("*.onnx")), *sorted((CORPUS / "model").glob("*.onnx"))]:
+        data = source.read_bytes()
+        for i in range(12):
+            bad = bytearray(data)
+            for _ in range(rng.choice([1, 2, 8])):
+                bad[rng.randrange(len(bad))] ^= 1 << rng.randrange(8)
+            if i % 4 == 3:
+                del bad[rng.randrange(len(bad)):]
+            path = tmp_path / "bad.onnx"
+            path.write_bytes(bad)
+            r = weft("exec", path, "--output-dir", tmp_path / "out", *ORT, timeout=60)
+            assert (r.returncode == 0 or 3 <= r.returncode <= 120) and r.returncode != 20, (source, i, r.stderr)
+            assert r.returncode == 0 or r.stderr.strip(), (source, i)
+            seen.add(r.returncode)
+    assert seen & {3, 6, 10, 17}
