@@ -69,5 +69,5 @@ def fixtures():
     """Inputs laid beside the checkout, never part of it."""
     path = TOP.parent / "shared" / "fixtures"
     if not path.is_dir():
-        pytest.skip(f"{path} is not there")
+        pytest.skip(f"left out: {path} is not there")
     return path
