@@ -166,6 +166,12 @@ typedef struct wf_onnx_function {
   const wf_onnx_value_info *value_infos;
 } wf_onnx_function;
 
+/* An external data file as tensors name it. */
+typedef struct wf_onnx_external {
+  wf_str location;
+  const wf_map *map;
+} wf_onnx_external;
+
 typedef struct wf_onnx_model {
   wf_str producer_name, producer_version, model_domain;
   int64_t ir_version, model_version;
@@ -176,6 +182,8 @@ typedef struct wf_onnx_model {
   const wf_onnx_function *functions;
   size_t n_maps; /* the model file first, then its external data files */
   const wf_map *const *maps;
+  size_t n_externals; /* names may differ and mean one file */
+  const wf_onnx_external *externals;
   wf_arena *arena; /* owns everything above but the mappings' bytes */
 } wf_onnx_model;
 

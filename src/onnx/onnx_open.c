@@ -13,6 +13,12 @@ static weft_status read_bytes(wf_onnx_model **result, onnx_reader *r, wire_span 
   const wf_map **maps = wf_arena_calloc(arena, r->maps.n, sizeof *maps);
   if (!maps) WF_TRY(wf_fail_memory(r->err, r->maps.n * sizeof *maps, "file mappings"));
   for (size_t i = 0; i < r->maps.n; i++) maps[i] = r->maps.at[i];
+  wf_onnx_external *externals = wf_arena_calloc(arena, r->externals.n + 1, sizeof *externals);
+  if (!externals) WF_TRY(wf_fail_memory(r->err, r->externals.n * sizeof *externals, "file names"));
+  for (size_t i = 0; i < r->externals.n; i++)
+    externals[i] = (wf_onnx_external){r->externals.at[i].location, r->externals.at[i].map};
+  m->externals = externals;
+  m->n_externals = r->externals.n;
   m->maps = maps;
   m->n_maps = r->maps.n;
   m->arena = arena;

@@ -319,3 +319,19 @@ def test_damaged_files_end_in_typed_errors(weft, tmp_path):
             assert r.returncode == 0 or r.stderr.strip(), (source, i)
             seen.add(r.returncode)
     assert seen & {3, 6, 10, 17}
+
+
+def test_a_hub_cache_of_links_gives_the_same_bits(weft, tmp_path):
+    """The library refuses external data behind a link; it gets the bytes out of our mapping instead."""
+    w = np.random.default_rng(3).normal(size=(64, 64)).astype(np.float32)
+    plain = save(tmp_path / "m.onnx", [h.make_node("MatMul", ["x", "w"], ["y"])], [value("x", ["n", 64])], [value("y", ["n", 64])],
+                 [onnx.numpy_helper.from_array(w, "w")], save_as_external_data=True, location="m.onnx_data", size_threshold=16)
+    blobs, snapshot = tmp_path / "models--a--b" / "blobs", tmp_path / "models--a--b" / "snapshots" / "0123"
+    blobs.mkdir(parents=True)
+    snapshot.mkdir(parents=True)
+    for i, name in enumerate(("m.onnx", "m.onnx_data")):
+        shutil.copy(tmp_path / name, blobs / f"abc{i}")
+        (snapshot / name).symlink_to(blobs / f"abc{i}")
+    x = np.random.default_rng(4).normal(size=(5, 64)).astype(np.float32)
+    want = session_of(plain).run(None, {"x": x})[0]
+    assert execute(weft, snapshot / "m.onnx", tmp_path, x=x)["y"].tobytes() == want.tobytes()

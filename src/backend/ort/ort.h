@@ -48,7 +48,7 @@ struct wf_component {
   ort_session_options *options;
   ort_memory_info *memory; /* the CPU's */
   ort_object *session;     /* shared; NULL: each session makes its own */
-  const char *path;        /* of the model */
+  const char *path;        /* of the model; NULL: the library gets its bytes */
   wf_cpu_level level;
   bool has_ports, prunes_head, is_state_in_place; /* prunes_head: the ports say so */
   size_t n_states;                                /* 2 * n_layers */

@@ -123,8 +123,8 @@ enum {
   X(157, 7, ReleaseArenaCfg, release_arena_config, void, (ort_arena_config *config)) \
   X(164, 8, CreateArenaCfgV2, create_arena_config, ort_status *, (const char *const *keys, const size_t *values, size_t n, ort_arena_config **result)) \
   X(165, 8, AddRunConfigEntry, set_run_entry, ort_status *, (ort_run_options *o, const char *key, const char *value)) \
+  X(210, 12, AddExternalInitializers, add_external_values, ort_status *, (ort_session_options *o, const char *const *names, const ort_value *const *values, size_t n)) \
   X(216, 12, SessionOptionsAppendExecutionProvider, append_provider, ort_status *, (ort_session_options *o, const char *name, const char *const *keys, const char *const *values, size_t n)) \
-  X(279, 18, AddExternalInitializersFromFilesInMemory, add_external_files, ort_status *, (ort_session_options *o, const char *const *names, char *const *buffers, const size_t *lengths, size_t n)) \
   X(298, 22, GetKeyValuePairs, pairs_entries, void, (const ort_pairs *pairs, const char *const **keys, const char *const **values, size_t *n)) \
   X(300, 22, ReleaseKeyValuePairs, release_pairs, void, (ort_pairs *pairs)) \
   X(301, 22, RegisterExecutionProviderLibrary, register_library, ort_status *, (ort_env *env, const char *name, const char *path)) \

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Compiling: our own reader judges the file first, then the library gets it. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "backend/native/fold.h"
@@ -211,6 +212,78 @@ out:
 
 /* ---- the library's side --------------------------------------------------------------------- */
 
+/* Does every external data file lie where its name says, beside the model, without a link? Then the
+ * library may open and map it by itself: it refuses links out of the model's folder. */
+static weft_status is_plain(const wf_onnx_model *m, const char *path, bool *result,
+                            weft_error *err) {
+  weft_status st = WEFT_OK;
+  char *folder = wf_path_dir(path), *name = NULL, *expected = NULL;
+  char real[4096];
+  *result = true;
+  if (!folder) WF_TRY(wf_fail_memory(err, 0, "a path"));
+  const bool has_folder = realpath(folder, real) != NULL;
+  for (size_t i = 0; i < m->n_externals && *result; i++) {
+    wf_buf b = {0};
+    wf_buf_add_str(&b, m->externals[i].location);
+    name = wf_buf_take(&b);
+    expected = name ? wf_path_join(real, name) : NULL;
+    if (!expected) WF_TRY(wf_fail_memory(err, 0, "a path"));
+    *result = has_folder && strcmp(expected, m->externals[i].map->path) == 0;
+    wf_free(name);
+    wf_free(expected);
+    name = expected = NULL;
+  }
+out:
+  wf_free(folder);
+  wf_free(name);
+  wf_free(expected);
+  return st;
+}
+
+/* A tensor that the library may read where it is: aligned as its elements are, else a copy. */
+static void *aligned_data(wf_component *c, const wf_tensor *t) {
+  const size_t elem = (size_t)wf_dtype_bits(t->dtype) / 8;
+  if (elem < 2 || (uintptr_t)t->data % (elem < 8 ? elem : 8) == 0) {
+    return wf_unconst(t->data); /* only read: these are the model's weights */
+  }
+  void *copy = wf_arena_alloc(c->arena, t->n_bytes);
+  if (copy) memcpy(copy, t->data, t->n_bytes);
+  return copy;
+}
+
+/* Where links lead elsewhere, initializers are given out of our mappings by name: what our
+ * confinement of links has let pass is not judged again. */
+static weft_status give_values(wf_component *c, weft_error *err) {
+  const wf_onnx_graph *g = &c->model->graph;
+  ort_library *lib = c->lib;
+  weft_status st = WEFT_OK;
+  size_t n = 0;
+  const char **names = wf_calloc(g->n_initializers + 1, sizeof *names);
+  ort_value **values = wf_calloc(g->n_initializers + 1, sizeof *values);
+  if (!names || !values) WF_TRY(wf_fail_memory(err, g->n_initializers * 8, "external data"));
+  for (size_t i = 0; i < g->n_initializers; i++) {
+    const wf_tensor *t = &g->initializers[i];
+    if (!t->map || t->map == c->model->maps[0] || !t->data) continue;
+    names[n] = wf_arena_strndup(c->arena, t->name.at, t->name.n);
+    void *data = aligned_data(c, t);
+    if (!names[n] || !data) WF_TRY(wf_fail_memory(err, t->n_bytes, "external data"));
+    ORT_TRY(lib, err,
+            create_tensor_over(c->memory, data, t->n_bytes, t->dims, (size_t)t->rank, (int)t->dtype,
+                               &values[n]),
+            "takes no initializer '%s'", names[n]);
+    n++;
+  }
+  if (n) {
+    ORT_TRY(lib, err, add_external_values(c->options, names, (const ort_value *const *)values, n),
+            "takes no external data");
+  }
+out:
+  for (size_t i = 0; values && values[i]; i++) lib->api.release_value(values[i]);
+  wf_free(names);
+  wf_free(values);
+  return st;
+}
+
 static weft_status make_options(wf_component *c, const wf_compile_options *o, weft_error *err) {
   weft_status st = WEFT_OK;
   ort_library *lib = c->lib;
@@ -233,6 +306,12 @@ static weft_status make_options(wf_component *c, const wf_compile_options *o, we
   }
   ORT_TRY(lib, err, create_cpu_memory_info(ORT_ALLOCATOR_ARENA, ORT_MEMORY_DEFAULT, &c->memory),
           "can't describe memory");
+  bool plain;
+  WF_TRY(is_plain(c->model, c->path, &plain, err));
+  if (!plain) {
+    c->path = NULL;
+    WF_TRY(give_values(c, err));
+  }
   st = ort_providers_add(c, o, err);
 out:
   return st;
@@ -241,8 +320,15 @@ out:
 weft_status ort_session_make(wf_component *c, ort_object **result, weft_error *err) {
   weft_status st = WEFT_OK;
   ort_session *session = NULL;
-  ORT_TRY(c->lib, err, create_session(c->env, c->path, c->options, &session), "refuses '%s'",
-          c->path);
+  const wf_map *file = c->model->maps[0];
+  if (c->path) {
+    ORT_TRY(c->lib, err, create_session(c->env, c->path, c->options, &session), "refuses '%s'",
+            file->path);
+  } else {
+    ORT_TRY(c->lib, err,
+            create_session_of_bytes(c->env, file->at, file->n_bytes, c->options, &session),
+            "refuses '%s'", file->path);
+  }
   *result = ort_object_create(c->lib, ORT_KIND_SESSION, session, &c->home);
   if (!*result) st = wf_fail_memory(err, sizeof **result, "a session");
 out:
