@@ -128,7 +128,6 @@ enum {
   X(298, 22, GetKeyValuePairs, pairs_entries, void, (const ort_pairs *pairs, const char *const **keys, const char *const **values, size_t *n)) \
   X(300, 22, ReleaseKeyValuePairs, release_pairs, void, (ort_pairs *pairs)) \
   X(301, 22, RegisterExecutionProviderLibrary, register_library, ort_status *, (ort_env *env, const char *name, const char *path)) \
-  X(302, 22, UnregisterExecutionProviderLibrary, unregister_library, ort_status *, (ort_env *env, const char *name)) \
   X(303, 22, GetEpDevices, provider_devices, ort_status *, (const ort_env *env, const ort_ep_device *const **devices, size_t *n)) \
   X(304, 22, SessionOptionsAppendExecutionProvider_V2, append_devices, ort_status *, (ort_session_options *o, ort_env *env, const ort_ep_device *const *devices, size_t n_devices, const char *const *keys, const char *const *values, size_t n)) \
   X(307, 22, HardwareDevice_Type, hardware_type, int, (const ort_hardware *h)) \

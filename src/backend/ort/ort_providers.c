@@ -298,7 +298,12 @@ weft_status ort_providers_list(const wf_compile_options *o, bool json, wf_buf *b
   for (size_t i = 0; i < o->n_providers; i++) {
     provider p;
     WF_TRY(read_provider(arena, o->providers[i], &p, err));
-    if (p.library) WF_TRY(register_library(lib, env, &p, err));
+    if (!p.library) continue;
+    WF_TRY(register_library(lib, env, &p, err));
+    const ort_ep_device *found[MAX_DEVICES];
+    size_t n;
+    WF_TRY(find_devices(lib, env, &p, found, &n, err));
+    if (n == 0) WF_TRY(fail_absent(lib, env, &p, err));
   }
   if (json) {
     wf_buf_puts(b, "\"version\": ");
