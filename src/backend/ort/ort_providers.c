@@ -4,6 +4,7 @@
  *   NAME[:key=value,...]   NAME with or without "ExecutionProvider"; two keys are ours:
  *     library=FILE         registers a plug-in provider library first
  *     device=CPU|GPU|NPU   which of the provider's devices; all of the first kind otherwise */
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -198,6 +199,22 @@ out:
   return st;
 }
 
+/* Versions differ in what they call the same one: QNN, Xnnpack, XnnpackExecutionProvider, AZURE. */
+static weft_status append_built_in(wf_component *c, const provider *p, weft_error *err) {
+  char upper[64];
+  const char *const names[] = {p->brief, p->name, upper};
+  weft_status st = WEFT_OK;
+  snprintf(upper, sizeof upper, "%s", p->brief);
+  for (char *at = upper; *at; at++) *at = *at >= 'a' && *at <= 'z' ? (char)(*at - 32) : *at;
+  for (size_t i = 0; i < WF_ARRAY_LEN(names); i++) {
+    st = ort_check(c->lib,
+                   c->lib->api.append_provider(c->options, names[i], p->keys, p->values, p->n), err,
+                   "can't use the provider '%s'", p->name);
+    if (st == WEFT_OK) break;
+  }
+  return st;
+}
+
 static weft_status add_provider(wf_component *c, const provider *p, weft_error *err) {
   ort_library *lib = c->lib;
   const ort_ep_device *found[MAX_DEVICES];
@@ -210,8 +227,7 @@ static weft_status add_provider(wf_component *c, const provider *p, weft_error *
     ORT_TRY(lib, err, append_devices(c->options, c->env, found, n, p->keys, p->values, p->n),
             "can't use the provider '%s'", p->name);
   } else if (!p->device && is_built_in(lib, p->name)) {
-    ORT_TRY(lib, err, append_provider(c->options, p->brief, p->keys, p->values, p->n),
-            "can't use the provider '%s'", p->name);
+    st = append_built_in(c, p, err);
   } else {
     st = fail_absent(lib, c->env, p, err);
   }
