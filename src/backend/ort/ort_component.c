@@ -367,10 +367,12 @@ static weft_status compile(wf_component *c, const wf_compile_options *o, weft_er
   }
   if (o->progress) o->progress(o->progress_user, 1, 1, "loading into ONNX Runtime");
   if (o->report) {
-    wf_buf_printf(o->report, "form: row by row: %s\nprecision: %s\nstate in place: %s%s%s\n",
-                  c->info.why_not_packed, c->info.precision,
-                  c->info.is_state_in_place ? "yes" : "no", c->info.why_not_in_place[0] ? ": " : "",
-                  c->info.why_not_in_place);
+    wf_buf_printf(o->report, "form: row by row: %s\nprecision: %s\n", c->info.why_not_packed,
+                  c->info.precision);
+    if (c->info.keeps_state) {
+      wf_buf_printf(o->report, "state in place: %s%s\n",
+                    c->info.is_state_in_place ? "yes" : "no: ", c->info.why_not_in_place);
+    }
   }
   WF_RETURN_IF_ERROR(wf_onnx_check(c->model, err));
   return wf_arena_seal(c->arena, err);

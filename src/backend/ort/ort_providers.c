@@ -130,12 +130,17 @@ static bool is_built_in(ort_library *lib, const char *name) {
   if (ort_check(lib, lib->api.available_providers(&names, &n), NULL, "lists none") != WEFT_OK) {
     return false;
   }
-  for (int i = 0; i < n; i++) found = found || strcmp(names[i], name) == 0;
+  for (int i = 0; i < n; i++) found = found || strcasecmp(names[i], name) == 0;
   free_names(lib, names, n);
   return found;
 }
 
 static weft_status fail_absent(ort_library *lib, ort_env *env, const provider *p, weft_error *err) {
+  if (p->library) {
+    return wf_fail(err, WEFT_UNSUPPORTED, "see its authors' list of hardware",
+                   "the plug-in '%s' was loaded, but its '%s' has no device%s%s on this machine",
+                   p->library, p->name, p->device ? " of kind " : "", p->device ? p->device : "");
+  }
   wf_buf b = {0};
   add_names(lib, env, &b);
   const char *names = wf_buf_cstr(&b);
