@@ -5,7 +5,7 @@ _weft() {
   COMPREPLY=()
   cur=${COMP_WORDS[COMP_CWORD]}
   prev=${COMP_WORDS[COMP_CWORD - 1]}
-  local model="--backend --threads --kv --context --precision --model-file --trust-links --log --help"
+  local model="--backend --ort --ep --threads --kv --context --precision --model-file --trust-links --log --help"
   local decode="--greedy --temperature --temp --top-k --top-p --min-p --typical-p --repetition-penalty
     --presence-penalty --frequency-penalty --logit-bias --seed --stop --max-tokens --ignore-eos --logprobs"
 
@@ -22,6 +22,8 @@ _weft() {
   fi
   case $prev in
     --backend) mapfile -t COMPREPLY < <(compgen -W "native ort auto" -- "$cur"); return ;;
+    --ep) mapfile -t COMPREPLY < <(compgen -W "CPU CUDA OpenVINO QNN TensorRT XNNPACK" -- "$cur"); return ;;
+    --ort) mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     --kv) mapfile -t COMPREPLY < <(compgen -W "f32 f16 q8" -- "$cur"); return ;;
     --precision) mapfile -t COMPREPLY < <(compgen -W "exact fast" -- "$cur"); return ;;
     --log) mapfile -t COMPREPLY < <(compgen -W "error warning info debug" -- "$cur"); return ;;
@@ -42,7 +44,7 @@ _weft() {
     logits) options="--ids --output $model" ;;
     bench) options="-p -n -d -t --json $model" ;;
     cache) mapfile -t COMPREPLY < <(compgen -W "list clear --help" -- "$cur"); return ;;
-    providers) options="--help" ;;
+    providers) options="--json --ort --ep --help" ;;
   esac
   if [[ $cur == -* ]]; then
     mapfile -t COMPREPLY < <(compgen -W "$options" -- "$cur")
