@@ -86,7 +86,9 @@ static void log_line(void *user, int severity, const char *category, const char 
   (void)id;
   (void)location;
   const int level = severity >= ORT_LOG_ERROR ? 0 : severity == ORT_LOG_WARNING ? 1 : 3;
-  wf_log(level, "ONNX Runtime: %s", message ? message : "");
+  weft_error line = {0}; /* names in a stranger's file must not drive a terminal */
+  (void)wf_fail(&line, WEFT_BACKEND, NULL, "ONNX Runtime: %s", message ? message : "");
+  wf_log(level, "%s", line.what);
 }
 
 /* One arena for the CPU memory of all sessions: it takes what is asked for and no more, never more

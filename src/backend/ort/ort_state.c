@@ -6,7 +6,7 @@
  *              other, then they change places
  *
  * Either way no run copies the cache through us. Shortening copies (in turns, heads move closer),
- * and so does growing (in place, by doubling); both are counted. */
+ * and so does growing (in place, by half); both are counted. */
 #include <string.h>
 
 #include "backend/ort/ort.h"
@@ -83,16 +83,17 @@ static weft_status make_buffer(const ort_state_port *p, int64_t tokens, ort_buff
   return WEFT_OK;
 }
 
-static int64_t bucket(int64_t tokens) {
-  int64_t n = FIRST_CAPACITY;
-  while (n < tokens) n *= 2;
-  return n;
+/* Room for `tokens` and some more: growing in place copies, so it takes half as many again; a
+ * buffer whose contents are dead needs an eighth. */
+static int64_t bucket(int64_t tokens, bool copies) {
+  const int64_t n = tokens + tokens / (copies ? 2 : 8);
+  return n < FIRST_CAPACITY ? FIRST_CAPACITY : (n + 63) / 64 * 64;
 }
 
 static weft_status grow_in_place(wf_backend_state *s, int64_t tokens, uint64_t *copied,
                                  weft_error *err) {
   const wf_component *c = s->c;
-  const int64_t capacity = bucket(tokens);
+  const int64_t capacity = bucket(tokens, true);
   weft_status st = WEFT_OK;
   if (s->capacity >= tokens) return WEFT_OK;
   ort_buffer *fresh = wf_calloc(c->n_states + 1, sizeof *fresh);
@@ -128,11 +129,11 @@ weft_status ort_state_prepare(wf_backend_state *s, int64_t n_new, uint64_t *copi
   for (size_t i = 0; i < c->n_states; i++) {
     const ort_state_port *p = &c->states[i];
     ort_buffer *past = &s->buffers[i][s->side], *present = &s->buffers[i][!s->side];
-    if (!past->at) WF_RETURN_IF_ERROR(make_buffer(p, bucket(1), past, err));
+    if (!past->at) WF_RETURN_IF_ERROR(make_buffer(p, bucket(1, false), past, err));
     if (present->n_bytes < (size_t)(p->heads * tokens) * token_bytes(p)) {
       wf_free(present->at); /* nothing in it counts */
       *present = (ort_buffer){0};
-      WF_RETURN_IF_ERROR(make_buffer(p, bucket(tokens), present, err));
+      WF_RETURN_IF_ERROR(make_buffer(p, bucket(tokens, false), present, err));
     }
   }
   if (s->stored > s->length) {
