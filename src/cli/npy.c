@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* NumPy's .npy files, versions 1 to 3 (numpy.lib.format): a magic, a header that is a Python
- * literal, data. Little-endian, C or Fortran order. */
+ * literal, data. Written little-endian in C order; read in either order of bytes and of axes. */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -73,6 +74,31 @@ static void copy_fortran(cli_array *a, size_t size, const char *from, size_t n) 
   }
 }
 
+/* The index of the descriptor's type ("'<f4'"); WF_ARRAY_LEN(types): none that weft reads. */
+static size_t find_type(const char *descr) {
+  size_t t = 0;
+  if (!descr || (descr[0] != '\'' && descr[0] != '"') || descr[1] == '\0' ||
+      !strchr("<>|=", descr[1])) {
+    return WF_ARRAY_LEN(types);
+  }
+  while (t < WF_ARRAY_LEN(types) &&
+         (strncmp(descr + 2, types[t].code + 1, 2) != 0 || descr[4] != descr[0])) {
+    t++;
+  }
+  return t;
+}
+
+static void reverse_bytes(cli_array *a, size_t size) {
+  unsigned char *at = a->data;
+  for (size_t i = 0; i < a->n_bytes; i += size) {
+    for (size_t lo = i, hi = i + size - 1; lo < hi; lo++, hi--) {
+      const unsigned char byte = at[lo];
+      at[lo] = at[hi];
+      at[hi] = byte;
+    }
+  }
+}
+
 weft_status cli_npy_read(const char *path, cli_array *a, weft_error *err) {
   weft_status st = WEFT_OK;
   char *bytes = NULL, *header = NULL;
@@ -101,11 +127,7 @@ weft_status cli_npy_read(const char *path, cli_array *a, weft_error *err) {
   header[n_header] = '\0';
   at += n_header;
   const char *descr = member(header, "descr"), *order = member(header, "fortran_order");
-  size_t t = 0;
-  while (t < WF_ARRAY_LEN(types) && !(descr && (descr[0] == '\'' || descr[0] == '"') &&
-                                      strncmp(descr + 1, types[t].code, 3) == 0)) {
-    t++;
-  }
+  const size_t t = find_type(descr);
   if (t == WF_ARRAY_LEN(types) || !read_shape(member(header, "shape"), a) || !order) {
     st = fail(err, path, "its element type, order or shape is not one weft reads");
     goto out;
@@ -129,6 +151,7 @@ weft_status cli_npy_read(const char *path, cli_array *a, weft_error *err) {
     copy_fortran(a, types[t].size, bytes + at, count);
   else if (n_bytes)
     memcpy(a->data, bytes + at, n_bytes);
+  if (a->data && descr[1] == '>') reverse_bytes(a, types[t].size);
 out:
   wf_free(bytes);
   wf_free(header);
@@ -171,10 +194,28 @@ out:
   return st;
 }
 
+/* The nearest number of a float type of at most 16 bits, ties to even; false when it is too large
+ * for the type. */
+static bool narrow(double v, int exponent_bits, int fraction_bits, uint16_t *bits) {
+  const int bias = (1 << (exponent_bits - 1)) - 1;
+  int exponent = 0;
+  (void)frexp(v, &exponent);
+  exponent = v == 0 || exponent - 1 < 1 - bias ? 1 - bias : exponent - 1;
+  const double fraction = nearbyint(ldexp(fabs(v), fraction_bits - exponent));
+  /* the fraction's leading one, which subnormal numbers lack, raises the exponent by one */
+  const uint32_t magnitude =
+      ((uint32_t)(exponent + bias - 1) << fraction_bits) + (uint32_t)fraction;
+  if (exponent > bias || magnitude >> fraction_bits >= (1u << exponent_bits) - 1) return false;
+  *bits = (uint16_t)(magnitude | (signbit(v) ? 0x8000u : 0));
+  return true;
+}
+
 /* One element written in decimal, into the port's type. */
 static bool put_element(int dtype, wf_str text, unsigned char *at, size_t *size) {
   double v = 0;
   int64_t i = 0;
+  uint64_t u = 0;
+  uint16_t half = 0;
   const bool is_true = wf_str_is(text, "true"), is_false = wf_str_is(text, "false");
   const bool is_int = wf_parse_i64(text, &i), is_number = wf_parse_f64(text, &v);
 #define PUT(type, value)             \
@@ -186,7 +227,13 @@ static bool put_element(int dtype, wf_str text, unsigned char *at, size_t *size)
   } while (0)
   switch (dtype) {
     case 1:
-      if (is_number) PUT(float, v);
+      if (is_number && fabs(v) <= FLT_MAX) PUT(float, v);
+      break;
+    case 10:
+      if (is_number && narrow(v, 5, 10, &half)) PUT(uint16_t, half);
+      break;
+    case 16:
+      if (is_number && narrow(v, 8, 7, &half)) PUT(uint16_t, half);
       break;
     case 11:
       if (is_number) PUT(double, v);
@@ -213,7 +260,7 @@ static bool put_element(int dtype, wf_str text, unsigned char *at, size_t *size)
       if (is_int && i >= 0 && i <= UINT32_MAX) PUT(uint32_t, i);
       break;
     case 13:
-      if (is_int && i >= 0) PUT(uint64_t, i);
+      if (wf_parse_u64(text, &u)) PUT(uint64_t, u);
       break;
     case 9:
       if (is_true || (is_int && i == 1)) PUT(uint8_t, 1);

@@ -46,6 +46,58 @@ def test_values_take_the_shape_that_the_graph_leaves_open(weft, odd, tmp_path):
     assert np.array_equal(np.load(tmp_path / "o" / "s_um:0.npy"), X + BIAS)
 
 
+# ONNX's types that .npy files carry, the code of the file, and whether values may be typed as decimals
+EXCHANGED = {"FLOAT": "f4", "DOUBLE": "f8", "FLOAT16": "f2", "BFLOAT16": "u2", "BOOL": "?", "INT8": "i1", "UINT8": "u1",
+             "INT16": "i2", "UINT16": "u2", "INT32": "i4", "UINT32": "u4", "INT64": "i8", "UINT64": "u8"}
+
+
+def identity(folder, kind):
+    h = onnx.helper
+    t = getattr(onnx.TensorProto, kind)
+    graph = h.make_graph([h.make_node("Identity", ["x"], ["y"])], "same", [h.make_tensor_value_info("x", t, ["n", 3])],
+                         [h.make_tensor_value_info("y", t, ["n", 3])])
+    path = folder / f"{kind}.onnx"
+    onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+@pytest.mark.parametrize("kind", EXCHANGED)
+def test_a_file_of_each_type_and_order_comes_back_as_it_was(weft, tmp_path, kind):
+    model, code = identity(tmp_path, kind), np.dtype(EXCHANGED[kind])
+    bits = np.random.default_rng(7).integers(0, 256, 2 * 3 * code.itemsize, np.uint8)
+    value = (bits & 1).astype(bool).reshape(2, 3) if kind == "BOOL" else bits.view(code).reshape(2, 3)
+    for order in ("C", "F", "big-endian", "empty"):
+        given = {"C": value, "F": np.asfortranarray(value), "big-endian": value.astype(code.newbyteorder(">")),
+                 "empty": value[:0]}[order]
+        np.save(tmp_path / "x.npy", given)
+        weft("exec", model, "--input", f"x={tmp_path / 'x.npy'}", "--output-dir", tmp_path / "o", check=0)
+        got = np.load(tmp_path / "o" / "y.npy")
+        assert got.dtype == code and got.shape == given.shape, order
+        assert got.tobytes() == given.astype(code, order="C").tobytes(), order
+
+
+@pytest.mark.parametrize("kind,text,bits", [  # bits by numpy, those of bfloat16 by hand from the float's upper half
+    ("FLOAT16", "1,-2.5,65504,6e-8,0.1,65519", None), ("FLOAT16", "-0,2049,2051,2.9e-8,1e-30,1.00048828125", None),
+    ("BFLOAT16", "1,-2.5,257,259,-0,3e38", [0x3F80, 0xC020, 0x4380, 0x4382, 0x8000, 0x7F62]),
+    ("DOUBLE", "0.1,1e300,-0,1,2,3", None), ("UINT64", "18446744073709551615,0,1,2,3,4", None),
+    ("INT64", "-9223372036854775808,9223372036854775807,0,1,2,3", None), ("BOOL", "true,false,1,0,true,true", [1, 0, 1, 0, 1, 1]),
+])
+def test_values_are_rounded_into_the_port_s_type(weft, tmp_path, kind, text, bits):
+    weft("exec", identity(tmp_path, kind), "--input", f"x={text}", "--output-dir", tmp_path / "o", check=0)
+    got = np.load(tmp_path / "o" / "y.npy").ravel()
+    want = np.asarray(bits) if bits else np.array([(float if "." in w or "e" in w else int)(w) if w != "-0" else -0.0
+                                                   for w in text.split(",")], dtype=got.dtype if "INT" in kind else np.float64)
+    want = want.astype(got.dtype)
+    assert got.tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize("kind,text", [("FLOAT", "1e39"), ("FLOAT16", "65520"), ("BFLOAT16", "-3.4e38"), ("INT8", "128"),
+                                       ("UINT8", "-1"), ("UINT64", "18446744073709551616"), ("BOOL", "2"), ("FLOAT", "nan"), ("INT64", "")])
+def test_a_value_that_the_port_cannot_hold_is_refused(weft, tmp_path, kind, text):
+    r = weft("exec", identity(tmp_path, kind), "--input", f"x=1,1,{text}", "--output-dir", tmp_path / "o")
+    assert 3 <= r.returncode <= 120 and f"1,1,{text}".encode() in r.stderr and b"'x'" in r.stderr
+
+
 @pytest.mark.parametrize("inputs,named", [
     (["nope=1"], b"nope"), (["a=1.5"], b"1.5"), (["a=1", "x=missing.npy"], b"missing.npy"), (["a=1", "a=b/c=1,2"], b"a=b/c"),
     (["a=1", "a=b/c=1,2,3,4,5,6"], b"'x'"),
