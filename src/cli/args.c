@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <float.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -289,7 +290,7 @@ void cli_decoding_table(cli_decoding_options *o, cli_option table[CLI_N_DECODING
        "never choose an end token"},
       {"--logprobs", NULL, CLI_INT, &o->logprobs, &o->has_logprobs, 0, 100, "N",
        "with N alternatives (--json)"},
-      {"--lookup", NULL, CLI_INT, &o->lookup, NULL, 0, 64, "N",
+      {"--lookup", NULL, CLI_INT, &o->lookup, &o->has_lookup, 0, 64, "N",
        "guess up to N tokens from the text (greedy)"},
       {NULL, NULL, CLI_FLAG, NULL, NULL, 0, 0, NULL, NULL}};
   memcpy(table, rows, sizeof rows);
@@ -305,7 +306,7 @@ int cli_decoding_take(const cli_command *c, const cli_decoding_options *o, weft_
     int64_t id;
     double v;
     if (!equals || !wf_parse_i64((wf_str){text, (size_t)(equals - text)}, &id) || id < 0 ||
-        id > INT32_MAX || !wf_parse_f64(wf_str_of(equals + 1), &v) || !isfinite(v)) {
+        id > INT32_MAX || !wf_parse_f64(wf_str_of(equals + 1), &v) || !(fabs(v) <= FLT_MAX)) {
       return cli_usage(c, "--logit-bias wants ID=NUMBER, not '%s'", text);
     }
     (*biases)[i] = (weft_bias){(int32_t)id, (float)v};

@@ -108,7 +108,8 @@ void cli_model_take(const cli_model_options *o, bool exact_by_default, weft_mode
 
 typedef struct cli_decoding_options {
   bool greedy, ignore_eos, has_temperature, has_top_k, has_top_p, has_min_p, has_typical,
-      has_repetition, has_presence, has_frequency, has_seed, has_logprobs, has_max_tokens;
+      has_repetition, has_presence, has_frequency, has_seed, has_logprobs, has_max_tokens,
+      has_lookup;
   float temperature, top_p, min_p, typical_p, repetition, presence, frequency;
   int64_t top_k, max_tokens, logprobs, lookup;
   uint64_t seed;

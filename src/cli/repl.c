@@ -23,6 +23,8 @@ typedef struct repl {
   json_t *messages;
   weft_result last;
   bool is_terminal;
+  WF_VEC(char *) stops; /* owned; the options' stops and biases point into these two */
+  WF_VEC(weft_bias) biases;
 } repl;
 
 /* One line without its end; false at the end of input. */
@@ -91,6 +93,30 @@ static void save(repl *r, const char *path) {
   wf_buf_deinit(&b);
 }
 
+/* A raw chat has no messages to render: its tokens are the conversation. */
+static weft_status load_ids(repl *r, const json_t *saved, weft_error *err) {
+  const json_t *list = json_object_get(saved, "ids");
+  const size_t n = json_array_size(list);
+  int32_t *ids = wf_calloc(n + 1, sizeof *ids);
+  weft_status st = ids ? WEFT_OK : wf_fail_memory(err, n * sizeof *ids, "token ids");
+  for (size_t i = 0; i < n && st == WEFT_OK; i++) {
+    const json_t *id = json_array_get(list, i);
+    const json_int_t v = json_is_integer(id) ? json_integer_value(id) : -1;
+    if (v < 0 || v > INT32_MAX) {
+      st = wf_fail(err, WEFT_PARSE, "name a file that /save has written",
+                   "`ids` holds something that is no token id");
+    } else {
+      ids[i] = (int32_t)v;
+    }
+  }
+  if (st == WEFT_OK) {
+    st = n ? weft_generation_set(r->chat->generation, ids, n, NULL, err)
+           : weft_generation_rewind(r->chat->generation, 0, err);
+  }
+  wf_free(ids);
+  return st;
+}
+
 static void load(repl *r, const char *path) {
   weft_error err = {0};
   char *text = NULL;
@@ -108,13 +134,16 @@ static void load(repl *r, const char *path) {
   json_array_foreach(messages, i, message) {
     is_good = is_good && json_is_string(json_object_get(message, "role"));
   }
-  if (!is_good) {
+  if (is_good && r->chat->is_raw && load_ids(r, saved, &err) != WEFT_OK) {
+    cli_fail(&err);
+  } else if (!is_good) {
     cli_err("weft: '%s' holds no saved chat\n  fix: name a file that /save has written\n", path);
   } else {
     json_decref(r->messages);
     r->messages = json_incref(messages);
-    empty(r);
-    cli_err("loaded %zu messages\n", json_array_size(messages));
+    if (!r->chat->is_raw) empty(r);
+    cli_err("loaded %zu messages, %zu tokens\n", json_array_size(messages),
+            json_array_size(json_object_get(saved, "ids")));
   }
   json_decref(saved);
   wf_free(text);
@@ -136,6 +165,69 @@ static void show_stats(const repl *r) {
       l->decode_ms > 0 ? (int)((double)l->completion_tokens / l->decode_ms * 1e3) : 0);
 }
 
+static bool keep_stop(repl *r, const char *text) {
+  char *copy = strdup(text);
+  if (copy && wf_vec_push(&r->stops, copy)) return true;
+  free(copy);
+  return false;
+}
+
+/* What one /set has said, over the options in force; stops and biases join those that are there. */
+static bool merge(repl *r, const cli_decoding_options *o, const weft_generation_options *said,
+                  weft_generation_options *next) {
+  if (o->greedy) next->greedy = 1;
+  if (o->has_temperature) next->temperature = said->temperature, next->greedy = 0;
+  if (o->has_top_k) next->top_k = said->top_k, next->greedy = 0;
+  if (o->has_top_p) next->top_p = said->top_p, next->greedy = 0;
+  if (o->has_min_p) next->min_p = said->min_p, next->greedy = 0;
+  if (o->has_typical) next->typical_p = said->typical_p, next->greedy = 0;
+  if (o->has_repetition) next->repetition_penalty = said->repetition_penalty;
+  if (o->has_presence) next->presence_penalty = said->presence_penalty;
+  if (o->has_frequency) next->frequency_penalty = said->frequency_penalty;
+  if (o->has_seed) next->has_seed = 1, next->seed = said->seed;
+  if (o->has_max_tokens) next->max_tokens = said->max_tokens;
+  if (o->has_lookup) next->n_lookup = said->n_lookup;
+  if (o->ignore_eos) next->ignore_eos = 1;
+  for (size_t i = 0; i < said->n_stops; i++) {
+    if (!keep_stop(r, said->stops[i])) return false;
+  }
+  for (size_t i = 0; i < said->n_biases; i++) {
+    if (!wf_vec_push(&r->biases, said->biases[i])) return false;
+  }
+  return true;
+}
+
+static void configure(repl *r, weft_generation_options *next) {
+  weft_error err = {0};
+  next->stops = (const char *const *)r->stops.at;
+  next->n_stops = r->stops.n;
+  next->biases = r->biases.at;
+  next->n_biases = r->biases.n;
+  if (weft_generation_configure(r->chat->generation, next, &err) == WEFT_OK) {
+    r->chat->options = *next;
+    return;
+  }
+  cli_fail(&err); /* all is as it was */
+  while (r->stops.n > r->chat->options.n_stops) free(r->stops.at[--r->stops.n]);
+  r->biases.n = r->chat->options.n_biases;
+}
+
+/* "off" after the name of a flag; true: it was one, and is set as said. */
+static bool set_flag(repl *r, const char *name, const char *value) {
+  weft_generation_options next = r->chat->options;
+  int *flag = strcmp(name, "greedy") == 0       ? &next.greedy
+              : strcmp(name, "ignore-eos") == 0 ? &next.ignore_eos
+                                                : NULL;
+  if (!flag) return false;
+  if (strcmp(value, "on") != 0 && strcmp(value, "off") != 0) {
+    cli_err("weft: /set %s is on or off, not '%s'\n", name, value);
+    return true;
+  }
+  *flag = strcmp(value, "on") == 0;
+  configure(r, &next);
+  return true;
+}
+
 /* /set NAME VALUE with the names of the command line's decoding options. */
 static void set_option(repl *r, char *words) {
   static const cli_command self = {"run", "", "", NULL};
@@ -143,8 +235,7 @@ static void set_option(repl *r, char *words) {
   cli_option table[CLI_N_DECODING_OPTIONS];
   cli_texts rest = {0};
   weft_bias *biases = NULL;
-  weft_generation_options options;
-  weft_error err = {0};
+  weft_generation_options said, next = r->chat->options;
   char *space = strchr(words, ' ');
   wf_buf name = {0};
   if (space) *space = '\0';
@@ -155,22 +246,15 @@ static void set_option(repl *r, char *words) {
   const cli_option *const tables[] = {table};
   if (words[0] == '\0' || name.failed) {
     cli_err("weft: /set wants a name and a value, as in /set temperature 0.7\n");
-  } else if (cli_parse(&self, space ? 2 : 1, argv, tables, 1, &rest) < 0 &&
-             cli_decoding_take(&self, &o, &biases, &options) < 0) {
-    weft_generation_options *now = &r->chat->options;
-    if (o.greedy) now->greedy = 1;
-    if (o.has_temperature) now->temperature = options.temperature, now->greedy = 0;
-    if (o.has_top_k) now->top_k = options.top_k, now->greedy = 0;
-    if (o.has_top_p) now->top_p = options.top_p, now->greedy = 0;
-    if (o.has_min_p) now->min_p = options.min_p, now->greedy = 0;
-    if (o.has_typical) now->typical_p = options.typical_p, now->greedy = 0;
-    if (o.has_repetition) now->repetition_penalty = options.repetition_penalty;
-    if (o.has_presence) now->presence_penalty = options.presence_penalty;
-    if (o.has_frequency) now->frequency_penalty = options.frequency_penalty;
-    if (o.has_seed) now->has_seed = 1, now->seed = options.seed;
-    if (o.has_max_tokens) now->max_tokens = options.max_tokens;
-    if (o.ignore_eos) now->ignore_eos = 1;
-    if (weft_generation_configure(r->chat->generation, now, &err) != WEFT_OK) cli_fail(&err);
+  } else if (!(space && set_flag(r, words, space + 1)) &&
+             cli_parse(&self, space ? 2 : 1, argv, tables, 1, &rest) < 0 &&
+             cli_decoding_take(&self, &o, &biases, &said) < 0) {
+    if (o.has_logprobs)
+      cli_err("weft: a chat shows no logprobs: use weft run PKG -p TEXT --json --logprobs N\n");
+    else if (!merge(r, &o, &said, &next))
+      cli_fail_memory();
+    else
+      configure(r, &next);
   }
   wf_buf_deinit(&name);
   wf_free(biases);
@@ -303,14 +387,31 @@ static int converse(repl *r, weft_cancel *cancel) {
   return code;
 }
 
+static void release(repl *r) {
+  json_decref(r->messages);
+  for (size_t i = 0; i < r->stops.n; i++) free(r->stops.at[i]);
+  wf_vec_free(&r->stops);
+  wf_vec_free(&r->biases);
+}
+
 int cli_repl(cli_chat *chat) {
   weft_error err = {0};
   repl r = {.chat = chat,
             .messages = json_array(),
             .is_terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)};
-  if (!r.messages) return cli_fail_memory();
+  bool is_kept = r.messages != NULL;
+  for (size_t i = 0; i < chat->options.n_stops; i++) {
+    is_kept = is_kept && keep_stop(&r, chat->options.stops[i]);
+  }
+  for (size_t i = 0; i < chat->options.n_biases; i++) {
+    is_kept = is_kept && wf_vec_push(&r.biases, chat->options.biases[i]);
+  }
+  if (!is_kept) {
+    release(&r);
+    return cli_fail_memory();
+  }
   if (weft_generation_create(&chat->generation, chat->model, &chat->options, &err) != WEFT_OK) {
-    json_decref(r.messages);
+    release(&r);
     return cli_fail(&err);
   }
   weft_cancel *cancel = weft_generation_cancel_handle(chat->generation);
@@ -322,6 +423,6 @@ int cli_repl(cli_chat *chat) {
   cli_interrupt_target(NULL);
   weft_cancel_release(cancel);
   weft_generation_close(chat->generation);
-  json_decref(r.messages);
+  release(&r);
   return code;
 }

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from chain_model import A, END, ONE, Chain
+from chain_model import A, B, END, FIVE, FOUR, ONE, THREE, TWO, Chain
 
 TEMPLATE = "{% for m in messages %}[{{ m.role }}:{{ m.content }}]{% endfor %}{% if add_generation_prompt %}A{% endif %}"
 
@@ -156,3 +156,56 @@ def test_an_interrupt_of_a_script_s_chat_ends_it_with_130(weft, tmp_path):
     p.send_signal(signal.SIGINT)
     assert p.wait(timeout=20) == 130
     p.stdin.close(), p.stdout.close(), p.stderr.close()
+
+
+def raw_chat(weft, package, *lines, **kw):
+    """What a raw chat over a pipe prints, a turn a line, and what it says on stderr."""
+    r = weft("run", package, "--raw", "--greedy", *kw.pop("options", ()), stdin="\n".join([*lines, ""]).encode(), check=0)
+    return r.stdout.decode().splitlines(), r.stderr.decode()
+
+
+@pytest.fixture
+def counting(tmp_path):
+    """A is followed by the five words and the end, B by A."""
+    return Chain(tmp_path / "counting").follow(A, ONE, TWO, THREE, FOUR, FIVE, END).follow(B, A).write()
+
+
+ALL = "one two three four five"
+
+
+@pytest.mark.parametrize("said,want", [
+    (["/set stop three"], "one two "), (["/set stop zzz", "/set stop four fi"], "one two three "), (["/set max-tokens 2"], "one two "),
+    (["/set logit-bias 257=-100", "/set logit-bias 66=5", "/set max-tokens 2"], "one B"), (["/set lookup 4"], ALL),
+    (["/set temperature 1e6", "/set seed 1", "/set top-k 1"], ALL), (["/set ignore-eos on", "/set max-tokens 5"], ALL),
+    (["/set temperature 9", "/set greedy on"], ALL),
+])
+def test_set_changes_each_decoding_option(weft, counting, said, want):
+    got, err = raw_chat(weft, counting, *said, "A")
+    assert (got[0], err) == (want, "")
+
+
+def test_set_joins_the_command_line_s_stops_and_a_refused_one_changes_nothing(weft, counting):
+    got, err = raw_chat(weft, counting, "/set logit-bias 99999=1", "/set stop five", "A", "/set greedy maybe", "/set logprobs 3",
+                        "/set nonsense 1", "A", options=("--stop", "four"))
+    assert got == ["one two three ", "one two three "]
+    for word in ("99999", "maybe", "logprobs", "--nonsense"):
+        assert word in err
+
+
+def test_a_flag_can_be_set_off_again(weft, tmp_path):
+    flat = Chain(tmp_path / "flat").write()
+    got, err = raw_chat(weft, flat, "/set max-tokens 12", "A", "/reset", "A", "/set greedy off", "/reset", "A")
+    assert got[0] == got[1] != got[2] and err == ""
+
+
+def test_a_raw_chat_is_saved_and_loaded_with_its_tokens(weft, counting, tmp_path):
+    saved, again = tmp_path / "saved.json", tmp_path / "again.json"
+    raw_chat(weft, counting, "/set max-tokens 1", "A", f"/save {saved}")
+    assert json.loads(saved.read_text()) == {"messages": [], "ids": [A, ONE]}
+    got, _ = raw_chat(weft, counting, "B", f"/load {saved}", "/set max-tokens 1", "A", f"/save {again}")
+    assert got[1] == "one "
+    assert json.loads(again.read_text())["ids"] == [A, ONE, A, ONE]
+    for bad in ("[1, \"x\"]", "[-1]", "[99999]", "[1.5]", "[4294967297]"):
+        saved.write_text('{"messages": [], "ids": %s}' % bad)
+        _, err = raw_chat(weft, counting, f"/load {saved}")
+        assert "weft: " in err and "loaded" not in err
