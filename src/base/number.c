@@ -126,3 +126,44 @@ void wf_buf_add_f64(wf_buf *b, double v) {
     wf_buf_putc(b, '0');
   }
 }
+
+static bool read_digits(wf_str s, size_t at, size_t n, int64_t *value) {
+  *value = 0;
+  if (s.n < at + n) return false;
+  for (size_t i = at; i < at + n; i++) {
+    if (s.at[i] < '0' || s.at[i] > '9') return false;
+    *value = *value * 10 + (s.at[i] - '0');
+  }
+  return true;
+}
+
+bool wf_parse_time(wf_str s, int64_t *seconds) {
+  static const char separators[] = "--T::";
+  static const int lengths[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+  int64_t part[6] = {0};
+  size_t at = 0;
+  for (int i = 0; i < 6; i++) {
+    const size_t digits = i == 0 ? 4 : 2;
+    if (!read_digits(s, at, digits, &part[i])) return false;
+    at += digits;
+    if (i == 5 || (at == s.n && (i == 2 || i == 4))) break;
+    if (at >= s.n || !(s.at[at] == separators[i] || (i == 2 && s.at[at] == ' '))) return false;
+    at++;
+  }
+  const int64_t year = part[0], month = part[1], day = part[2];
+  const bool is_leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
+  if (at != s.n || month < 1 || month > 12 || day < 1 ||
+      day > lengths[month - 1] + (month == 2 && is_leap) || part[3] > 23 || part[4] > 59 ||
+      part[5] > 59) {
+    return false;
+  }
+  /* years that begin in March end with the leap day, and each month's days follow from its number
+   */
+  const int64_t y = year - (month <= 2);
+  const int64_t day_of_year = (153 * (month > 2 ? month - 3 : month + 9) + 2) / 5 + day - 1;
+  const int64_t era = (y < 0 ? y - 399 : y) / 400, year_of_era = y - era * 400;
+  const int64_t days =
+      era * 146097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719468;
+  *seconds = days * 86400 + part[3] * 3600 + part[4] * 60 + part[5];
+  return true;
+}

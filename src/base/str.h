@@ -61,5 +61,8 @@ bool wf_parse_i64(wf_str s, int64_t *result);
 bool wf_parse_u64(wf_str s, uint64_t *result);
 /* Reads a whole decimal floating-point number, correctly rounded. "inf"/"nan" are junk. */
 bool wf_parse_f64(wf_str s, double *result);
+/* Reads "2026-01-02", "2026-01-02T03:04" or "2026-01-02T03:04:05" (a blank for the T is fine) into
+ * seconds since 1970, as if it were UTC; false on junk and on days that no calendar has. */
+bool wf_parse_time(wf_str s, int64_t *seconds);
 
 #endif

@@ -162,16 +162,13 @@ static weft_status prompt_ids(weft_model *model, const run_arguments *a, const c
 }
 
 /* The ids of a one-shot prompt. */
-static weft_status gather_prompt(const cli_command *c, weft_model *model, const run_arguments *a,
-                                 int32_t **ids, size_t *n, int *code, weft_error *err) {
+static weft_status gather_prompt(weft_model *model, const run_arguments *a, int32_t **ids,
+                                 size_t *n, weft_error *err) {
   weft_status st = WEFT_OK;
   char *text = NULL;
   size_t n_text = 0;
   if (a->ids) {
-    if (!cli_parse_ids(a->ids, ids, n)) {
-      *code = cli_usage(c, "--ids wants token ids separated by commas, not '%s'", a->ids);
-    }
-    return WEFT_OK;
+    return cli_parse_ids(a->ids, ids, n) ? WEFT_OK : wf_fail_memory(err, 0, "token ids");
   }
   const char *path = a->messages ? a->messages : a->file;
   if (path) {
@@ -189,8 +186,7 @@ static weft_status gather_prompt(const cli_command *c, weft_model *model, const 
   return st;
 }
 
-static int one_shot(const cli_command *c, weft_model *model, const run_arguments *a,
-                    weft_generation_options *options) {
+static int one_shot(weft_model *model, const run_arguments *a, weft_generation_options *options) {
   int code = -1;
   weft_error err = {0};
   weft_generation *g = NULL;
@@ -203,8 +199,7 @@ static int one_shot(const cli_command *c, weft_model *model, const run_arguments
                       .is_streamed = !a->json,
                       .model = model,
                       .logprobs = options->n_logprobs >= 0 ? &logprobs : NULL};
-  weft_status st = gather_prompt(c, model, a, &ids, &n, &code, &err);
-  if (code >= 0) goto out;
+  weft_status st = gather_prompt(model, a, &ids, &n, &err);
   if (st == WEFT_OK) st = weft_generation_create(&g, model, options, &err);
   if (st == WEFT_OK) {
     cancel = weft_generation_cancel_handle(g);
@@ -253,6 +248,30 @@ static void fill_defaults(const weft_model *model, const run_arguments *a,
   if (a->ids && !caller_samples && info.do_sample != 1) o->greedy = 1;
 }
 
+static int n_prompts(const run_arguments *a) {
+  return (a->prompt != NULL) + (a->file != NULL) + (a->messages != NULL) + (a->ids != NULL);
+}
+
+/* What can be told before a model is loaded; -1 to go on. */
+static int check(const cli_command *c, const run_arguments *a, const cli_texts *rest) {
+  int32_t *ids = NULL;
+  size_t n = 0;
+  if (rest->n != 1) return cli_usage(c, "name one package, not %zu", rest->n);
+  if (n_prompts(a) > 1) return cli_usage(c, "give one of -p, -f, --messages and --ids");
+  if (a->system && (a->messages || a->ids || a->raw)) {
+    return cli_usage(c,
+                     "--system goes with the chat template, not with --messages, --ids or --raw");
+  }
+  if (a->json && n_prompts(a) == 0) {
+    return cli_usage(c, "--json wants a prompt (-p, -f, --messages or --ids)");
+  }
+  if (a->ids && !cli_parse_ids(a->ids, &ids, &n)) {
+    return cli_usage(c, "--ids wants token ids separated by commas, not '%s'", a->ids);
+  }
+  wf_free(ids);
+  return -1;
+}
+
 int cmd_run(const cli_command *c, int argc, char **argv) {
   int code;
   run_arguments a = {0};
@@ -285,22 +304,8 @@ int cmd_run(const cli_command *c, int argc, char **argv) {
   if (code >= 0) goto out;
   code = cli_decoding_take(c, &decoding, &biases, &options);
   if (code >= 0) goto out;
-  const int n_prompts =
-      (a.prompt != NULL) + (a.file != NULL) + (a.messages != NULL) + (a.ids != NULL);
-  if (rest.n != 1 || n_prompts > 1) {
-    code = rest.n != 1 ? cli_usage(c, "name one package, not %zu", rest.n)
-                       : cli_usage(c, "give one of -p, -f, --messages and --ids");
-    goto out;
-  }
-  if (a.system && (a.messages || a.ids || a.raw)) {
-    code =
-        cli_usage(c, "--system goes with the chat template, not with --messages, --ids or --raw");
-    goto out;
-  }
-  if (a.json && n_prompts == 0) {
-    code = cli_usage(c, "--json wants a prompt (-p, -f, --messages or --ids)");
-    goto out;
-  }
+  code = check(c, &a, &rest);
+  if (code >= 0) goto out;
   cli_model_take(&mo, false, &model_options);
   if (a.json) cli_interrupt_text(nothing_yet);
   if (cli_model_open(&model, rest.at[0], &model_options, &err) != WEFT_OK) {
@@ -308,8 +313,8 @@ int cmd_run(const cli_command *c, int argc, char **argv) {
     goto out;
   }
   fill_defaults(model, &a, &options);
-  if (n_prompts) {
-    code = one_shot(c, model, &a, &options);
+  if (n_prompts(&a)) {
+    code = one_shot(model, &a, &options);
   } else {
     cli_chat chat = {.model = model,
                      .system = a.system,

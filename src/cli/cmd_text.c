@@ -147,6 +147,11 @@ int cmd_template(const cli_command *c, int argc, char **argv) {
     code = cli_usage(c, "name a package or --template FILE, and one JSON file");
     goto out;
   }
+  int64_t seconds;
+  if (now && !wf_parse_time(wf_str_of(now), &seconds)) {
+    code = cli_usage(c, "--now wants a time such as 2026-01-02T03:04:05, not '%s'", now);
+    goto out;
+  }
   const char *path = rest.at[rest.n - 1];
   if (strcmp(path, "-") == 0) path = "/dev/stdin";
   weft_status st = wf_file_read(path, MAX_MESSAGES_BYTES, &json, &n_json, &err);

@@ -226,7 +226,7 @@ weft_status weft_template_render(const weft_template *t, const char *json, size_
   weft_status st = WEFT_OK;
   wf_buf b = {0};
   int64_t seconds = 0;
-  if (now && !wf_template_parse_now(wf_str_of(now), &seconds)) {
+  if (now && !wf_parse_time(wf_str_of(now), &seconds)) {
     return wf_fail(err, WEFT_INVALID_ARGUMENT, "write it as 2026-01-02T03:04:05",
                    "'%s' is no date and time", now);
   }

@@ -5,19 +5,6 @@
 
 #include "text/jinja.h"
 
-static bool is_digits(const char *s, size_t n) {
-  for (size_t i = 0; i < n; i++) {
-    if (s[i] < '0' || s[i] > '9') return false;
-  }
-  return n > 0 && n < 9;
-}
-
-static int64_t number_of(const char *s, size_t n) {
-  int64_t v = 0;
-  for (size_t i = 0; i < n; i++) v = v * 10 + (s[i] - '0');
-  return v;
-}
-
 typedef struct civil {
   int year, month, day, hour, minute, second, weekday, yearday;
 } civil;
@@ -161,33 +148,4 @@ bool wf_jj_strftime(jj_run *run, const jj_str *format, jj_val *result) {
   }
   *result = wf_jj_buf_done(run, &b);
   return result->kind == JJ_STR;
-}
-
-bool wf_template_parse_now(wf_str text, int64_t *seconds) {
-  int64_t part[6] = {0};
-  static const char separators[] = "--T::";
-  size_t at = 0;
-  for (int i = 0; i < 6; i++) {
-    const size_t digits = i == 0 ? 4 : 2;
-    if (text.n - at < digits || !is_digits(text.at + at, digits)) return false;
-    part[i] = number_of(text.at + at, digits);
-    at += digits;
-    if (at == text.n && (i == 2 || i == 4)) break;
-    if (i == 5) break;
-    if (at >= text.n || !(text.at[at] == separators[i] || (i == 2 && text.at[at] == ' '))) {
-      return false;
-    }
-    at++;
-  }
-  if (at != text.n || part[1] < 1 || part[1] > 12 || part[2] < 1 || part[2] > 31 || part[3] > 23 ||
-      part[4] > 59 || part[5] > 59) {
-    return false;
-  }
-  const int64_t y = part[0] - (part[1] <= 2), era = y / 400, yoe = y - era * 400;
-  const int64_t doy = (153 * (part[1] > 2 ? part[1] - 3 : part[1] + 9) + 2) / 5 + part[2] - 1;
-  const int64_t days = era * 146097 + yoe * 365 + yoe / 4 - yoe / 100 + doy - 719468;
-  *seconds = days * 86400 + part[3] * 3600 + part[4] * 60 + part[5];
-  civil c;
-  civil_of(*seconds, &c);
-  return c.month == part[1] && c.day == part[2]; /* no 30 February */
 }

@@ -47,9 +47,6 @@ typedef WF_VEC(wf_text_run) wf_text_runs;
  * control names among them. Thread: any. */
 void wf_render_options_init(wf_render_options *options);
 
-/* Reads "2026-01-02T03:04:05" (a date alone is midnight) into civil seconds; false on junk. */
-bool wf_template_parse_now(wf_str text, int64_t *seconds);
-
 /* Compiles UTF-8 template source.
  *
  * Owner:   *result is the caller's, wf_template_destroy frees it. The source is not kept.

@@ -75,12 +75,50 @@ static void junk_is_no_number(void **state) {
   assert_false(wf_parse_i64(WF_STR("9223372036854775808"), &n));
 }
 
+/* Seconds as Python's datetime counts them. */
+static void times_are_counted_from_1970_and_no_calendar_s_days_are_refused(void **state) {
+  (void)state;
+  static const struct {
+    const char *text;
+    int64_t seconds;
+  } good[] = {{"1970-01-01", 0},
+              {"2026-01-02T03:04:05", 1767323045},
+              {"1969-12-31 23:59:59", -1},
+              {"2000-02-29", 951782400},
+              {"0001-01-01", -62135596800},
+              {"9999-12-31T23:59", 253402300740}};
+  static const char *const bad[] = {"",
+                                    "yesterday",
+                                    "2026-13-01",
+                                    "2026-00-01",
+                                    "2026-01-00",
+                                    "2026-04-31",
+                                    "2025-02-29",
+                                    "1900-02-29",
+                                    "2026-1-2",
+                                    "2026-01-02T",
+                                    "2026-01-02T24:00",
+                                    "2026-01-02T03:04:60",
+                                    "2026-01-02T03:04:05Z",
+                                    "2026-01-02T03"};
+  for (size_t i = 0; i < WF_ARRAY_LEN(good); i++) {
+    int64_t seconds = 7;
+    assert_true(wf_parse_time(wf_str_of(good[i].text), &seconds));
+    assert_int_equal(seconds, good[i].seconds);
+  }
+  for (size_t i = 0; i < WF_ARRAY_LEN(bad); i++) {
+    int64_t seconds;
+    if (wf_parse_time(wf_str_of(bad[i]), &seconds)) fail_msg("'%s' was taken for a time", bad[i]);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_maximal_subpart_is_what_python_replaces),
       cmocka_unit_test(every_code_point_survives_a_round_trip),
       cmocka_unit_test(floats_are_written_as_python_writes_them),
       cmocka_unit_test(junk_is_no_number),
+      cmocka_unit_test(times_are_counted_from_1970_and_no_calendar_s_days_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

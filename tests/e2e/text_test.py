@@ -84,8 +84,9 @@ def test_errors_of_a_template_name_line_and_column(weft, tmp_path, source, line,
 def test_the_clock_of_a_template_can_be_set(weft, tmp_path):
     r = template(weft, tmp_path, "{{ strftime_now('%Y-%m-%d %H:%M:%S') }}", {}, "--now", "2026-01-02T03:04:05", check=0)
     assert r.stdout == b"2026-01-02 03:04:05"
-    r = template(weft, tmp_path, "x", {}, "--now", "yesterday")
-    assert r.returncode != 0 and b"yesterday" in r.stderr
+    for bad in ("yesterday", "2026-02-30", ""):
+        r = template(weft, tmp_path, "x", {}, "--now", bad, check=2)
+        assert b"--now" in r.stderr and bad.encode() in r.stderr
 
 
 def test_the_file_s_own_tokens_override_the_package_s(weft, package, tmp_path):

@@ -18,7 +18,7 @@ static weft_status render(const char *source, size_t n, const json_t *variables,
   o.steps_limit = 2000000; /* enough for any honest template; the hostile ones end sooner */
   if (now) {
     o.has_now = true;
-    assert_true(wf_template_parse_now(wf_str_of(now), &o.now_seconds));
+    assert_true(wf_parse_time(wf_str_of(now), &o.now_seconds));
   }
   weft_status st = wf_template_compile(&t, (wf_str){source, n}, err);
   if (st == WEFT_OK) st = wf_template_render(t, variables, &o, out, runs, err);
