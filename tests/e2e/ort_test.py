@@ -281,6 +281,29 @@ def test_providers_are_listed_and_an_absent_one_is_refused_by_name(weft, package
     assert a == weft("run", package, "--ids", "504,2365", "--max-tokens", "4", "--greedy", *ORT, check=0).stdout
 
 
+def test_a_plug_in_provider_is_registered_listed_and_used(weft, package, tmp_path):
+    if not hasattr(ort, "register_execution_provider_library"):
+        pytest.skip(f"onnxruntime {ort.__version__} takes no plug-in providers")
+    cc = shutil.which("cc") or shutil.which("gcc")
+    if not cc:
+        pytest.skip("no C compiler to make a plug-in with")
+    plugin, log = tmp_path / "libtoy.so", tmp_path / "log"
+    subprocess.run([cc, "-shared", "-fPIC", Path(__file__).parents[1] / "backend" / "ort_toy_plugin.c", "-o", plugin], check=True)
+    listed = json.loads(weft("providers", "--json", "--ort", LIBRARY, "--ep", f"Toy:library={plugin}", check=0).stdout)
+    assert {"name": "ToyExecutionProvider", "device": "CPU", "vendor": "weft's tests"} in listed[1]["providers"]
+    r = weft("run", package, "--ids", "504,2365", "--max-tokens", "4", "--greedy", *ORT, "--ep",
+             f"toy:library={plugin},device=cpu,speed=high", env={"WEFT_TOY_LOG": str(log)}, check=0)
+    assert r.stdout == weft("run", package, "--ids", "504,2365", "--max-tokens", "4", "--greedy", *ORT, check=0).stdout
+    said = log.read_text().split("\n")
+    # not known to run concurrently: one session to see that the model loads, one for the worker
+    assert said.count("create 1") == 2 and said.count("release 1") == 2 and "capability 0" in said
+    assert said.index("factory gone 1") > len(said) - 1 - said[::-1].index("release 1"), "the environment goes last"
+    r = weft("run", package, "--ids", "1", "--max-tokens", "1", *ORT, "--ep", f"Toy:library={plugin},device=GPU")
+    assert r.returncode == 10 and b"GPU" in r.stderr and str(plugin).encode() in r.stderr
+    r = weft("run", package, "--ids", "1", "--max-tokens", "1", *ORT, "--ep", f"Other:library={plugin}")
+    assert r.returncode == 10 and b"OtherExecutionProvider" in r.stderr
+
+
 # ---- errors ------------------------------------------------------------------------------------------------------------
 
 
