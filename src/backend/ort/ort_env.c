@@ -85,7 +85,11 @@ static void log_line(void *user, int severity, const char *category, const char 
   (void)category;
   (void)id;
   (void)location;
-  const int level = severity >= ORT_LOG_ERROR ? 0 : severity == ORT_LOG_WARNING ? 1 : 3;
+  /* what fails is also returned, and becomes our error: said once */
+  const int level = severity == ORT_LOG_WARNING ? 1
+                    : severity == ORT_LOG_ERROR ? 2
+                    : severity > ORT_LOG_ERROR  ? 0
+                                                : 3;
   weft_error line = {0}; /* names in a stranger's file must not drive a terminal */
   (void)wf_fail(&line, WEFT_BACKEND, NULL, "ONNX Runtime: %s", message ? message : "");
   wf_log(level, "%s", line.what);
