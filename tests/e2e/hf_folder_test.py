@@ -147,3 +147,53 @@ def test_a_merged_decoder_is_refused_with_the_way_out(weft, tmp_path):
     folder = make_folder(tmp_path / "p", o, decoder_model_merged=model)
     r = weft("logits", folder, "--ids", "1", "--output", folder / "x.npy")
     assert r.returncode > 2 and b"use_cache_branch" in r.stderr and b"export" in r.stderr
+
+
+def turned_and_averaged():
+    """Rotation by position in a graph that no packed form can have: a mean over all keys goes into every logit."""
+    rng = np.random.default_rng(11)
+    helper, nh, n = onnx.helper, onnx.numpy_helper, 16
+    angles = np.outer(np.arange(64), 1 / 10.0 ** (np.arange(n // 2) / (n // 2))).astype(np.float32)
+    consts = {"embed": rng.standard_normal((lh.VOCAB, n)).astype(np.float32), "cos": np.cos(angles), "sin": np.sin(angles),
+              "head": rng.standard_normal((n, lh.VOCAB)).astype(np.float32), "split": np.array([0, 0, 1, n], np.int64)}
+    rotary = dict(domain="com.microsoft", num_heads=1)
+    nodes = [
+        helper.make_node("Gather", ["embed", "input_ids"], ["x"]),
+        helper.make_node("RotaryEmbedding", ["x", "position_ids", "cos", "sin"], ["k"], **rotary),
+        helper.make_node("Reshape", ["k", "split"], ["k4"]),
+        helper.make_node("Transpose", ["k4"], ["kt"], perm=[0, 2, 1, 3]),
+        helper.make_node("Reshape", ["x", "split"], ["v4"]),
+        helper.make_node("Transpose", ["v4"], ["vt"], perm=[0, 2, 1, 3]),
+        helper.make_node("Concat", ["past_key_values.0.key", "kt"], ["present.0.key"], axis=2),
+        helper.make_node("Concat", ["past_key_values.0.value", "vt"], ["present.0.value"], axis=2),
+        helper.make_node("ReduceMean", ["present.0.key"], ["mean"], axes=[2], keepdims=0),
+        helper.make_node("Add", ["k", "mean"], ["y"]),
+        helper.make_node("MatMul", ["y", "head"], ["logits"]),
+    ]
+    info, kinds = helper.make_tensor_value_info, onnx.TensorProto
+    past = [info(f"past_key_values.0.{w}", kinds.FLOAT, ["batch", 1, "past", n]) for w in ("key", "value")]
+    present = [info(f"present.0.{w}", kinds.FLOAT, ["batch", 1, "total", n]) for w in ("key", "value")]
+    graph = helper.make_graph(
+        nodes, "averaged",
+        [info("input_ids", kinds.INT64, ["batch", "sequence"]), info("position_ids", kinds.INT64, ["batch", "sequence"]), *past],
+        [info("logits", kinds.FLOAT, ["batch", "sequence", lh.VOCAB]), *present], [nh.from_array(a, k) for k, a in consts.items()])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)], ir_version=9)
+
+
+def test_a_rotation_by_position_runs_where_the_graph_is_not_packed(weft, tmp_path):
+    model = turned_and_averaged()
+    folder = make_folder(tmp_path / "p", {"heads": 1, "kv": 1, "size": 16}, model=model)
+    _, _, text = report(weft, folder)
+    assert not re.search(r"^form: +packed", text, re.M)
+    s = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    ids, past, at, expected = list(IDS), [np.zeros((1, 1, 0, 16), np.float32)] * 2, 0, []
+    for _ in range(8):
+        feed = {"input_ids": np.array([ids[at:]], np.int64), "position_ids": np.arange(at, len(ids), dtype=np.int64)[None],
+                "past_key_values.0.key": past[0], "past_key_values.0.value": past[1]}
+        logits, *past = s.run(None, feed)
+        at = len(ids)
+        logits[0, -1, 1] = -np.inf  # the end id, which --ignore-eos never chooses
+        ids.append(int(logits[0, -1].argmax()))
+        expected.append(ids[-1])
+    got = weft.json("run", folder, "--ids", ",".join(map(str, IDS)), "--greedy", "--ignore-eos", "--max-tokens", "8", "--kv", "f32", "--json")
+    assert got["output_ids"] == expected

@@ -176,6 +176,7 @@ static weft_status run_plain(wf_interp *in, wf_frame *f, const wf_node *n, weft_
   node_user user = {.in = in};
   const wf_op_env env = {.level = in->s->c->level,
                          .team = in->s->team,
+                         .past = in->past,
                          .user = &user,
                          .make = node_make,
                          .scratch = node_scratch};

@@ -44,6 +44,7 @@ struct wf_interp {
   size_t n_scratch;
   int depth;
   int64_t n_iterations;     /* of all Loops of the run */
+  int64_t past;             /* of the row that runs */
   wf_pool_buffer **outputs; /* [n_outputs] what the last run left behind */
   wf_view *views;           /* [n_inputs] */
 };

@@ -275,6 +275,7 @@ static weft_status hand_out(wf_interp *in, const wf_frame *f, const wf_row *r, w
  */
 
 static weft_status run_once(wf_interp *in, const wf_row *r, weft_error *err) {
+  in->past = r->past;
   const wf_component *c = in->s->c;
   wf_frame f = {0};
   weft_status st = WEFT_OK;

@@ -578,22 +578,27 @@ weft_status wf_op_weft_rotary(wf_op_call *c, weft_error *err) {
   const wf_view *x = c->in[0], *cos = c->in[1], *sin = c->in[2];
   const int64_t row = (int64_t)p->n_heads * p->head_dim;
   if (!is_f32(x, 0) || !is_f32(cos, 0) || !is_f32(sin, 0) || row <= 0 ||
-      wf_view_count(x) % row != 0 || cos->rank < 1 || p->index != WF_ROTARY_BY_TOKEN ||
-      p->dim / 2 > cos->dims[cos->rank - 1]) {
-    return wf_op_fail(c, err, WEFT_UNSUPPORTED, "a rotation of this form outside of packed graphs");
+      wf_view_count(x) % row != 0 || cos->rank < 1 || p->dim / 2 > cos->dims[cos->rank - 1]) {
+    return wf_op_fail(c, err, WEFT_UNSUPPORTED, "a rotation of this form");
   }
   const int64_t width = cos->dims[cos->rank - 1], rows = width ? wf_view_count(cos) / width : 0;
   const int64_t n = wf_view_count(x) / row;
-  if (wf_view_count(sin) != wf_view_count(cos) || rows == 0 || n % rows != 0)
+  /* A row by itself is batch 1: its tokens follow one another from `past`. */
+  const bool by_token = p->index == WF_ROTARY_BY_TOKEN;
+  const int64_t first = by_token ? 0 : c->env->past;
+  if (wf_view_count(sin) != wf_view_count(cos) || rows == 0 ||
+      (by_token ? n % rows != 0 : first + n > rows)) {
     return misfit(c, "a table", err);
+  }
   WF_RETURN_IF_ERROR(wf_op_make(c, 0, WF_DTYPE_F32, x->rank, x->dims, err));
   float *y = c->out[0].data;
   memcpy(y, x->data, (size_t)wf_view_count(x) * sizeof *y);
   for (int64_t i = 0; i < n; i++) {
     for (int32_t h = 0; h < p->n_heads; h++) {
       rotate(y + i * row + (int64_t)h * p->head_dim, p->dim,
-             (const float *)cos->data + i % rows * width,
-             (const float *)sin->data + i % rows * width, p->kind == WF_ROTARY_INTERLEAVED);
+             (const float *)cos->data + (first + i) % rows * width,
+             (const float *)sin->data + (first + i) % rows * width,
+             p->kind == WF_ROTARY_INTERLEAVED);
     }
   }
   return WEFT_OK;
