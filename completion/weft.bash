@@ -5,9 +5,11 @@ _weft() {
   COMPREPLY=()
   cur=${COMP_WORDS[COMP_CWORD]}
   prev=${COMP_WORDS[COMP_CWORD - 1]}
-  local model="--backend --ort --ep --threads --kv --context --precision --model-file --trust-links --log --help"
+  local model="--backend --ort --ep --threads -t --kv --context -c --precision --chunk --model-file --trust-links --no-cache
+    --log --help"
   local decode="--greedy --temperature --temp --top-k --top-p --min-p --typical-p --repetition-penalty
-    --presence-penalty --frequency-penalty --logit-bias --seed --stop --max-tokens --ignore-eos --logprobs"
+    --presence-penalty --frequency-penalty --logit-bias --seed --stop --max-tokens -n --ignore-eos
+    --logprobs --lookup"
 
   for ((i = 1; i < COMP_CWORD; i++)); do
     case ${COMP_WORDS[i]} in
@@ -27,22 +29,22 @@ _weft() {
     --kv) mapfile -t COMPREPLY < <(compgen -W "f32 f16 q8" -- "$cur"); return ;;
     --precision) mapfile -t COMPREPLY < <(compgen -W "exact fast" -- "$cur"); return ;;
     --log) mapfile -t COMPREPLY < <(compgen -W "error warning info debug" -- "$cur"); return ;;
-    --threads | -t | --context | --temperature | --temp | --top-k | --top-p | --min-p | --typical-p | \
+    --threads | -t | --context | -c | --chunk | --lookup | --temperature | --temp | --top-k | --top-p | --min-p | --typical-p | \
       --repetition-penalty | --presence-penalty | --frequency-penalty | --logit-bias | --seed | --stop | --max-tokens | \
       --logprobs | --ids | --now | --system | --pair) return ;;
     -p) [[ $command == run || $command == bench ]] && return ;;
     --output-dir) mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
   esac
   case $command in
-    run) options="-p -f --messages --ids --raw --system --json $decode $model" ;;
-    import) options="-o --portable --help" ;;
+    run) options="-p --prompt -f --file --messages --ids --raw --system --json $decode $model" ;;
+    import) options="-o --output --portable --dequantize --help" ;;
     inspect) options="--json --dot $model" ;;
     tokenize) options="--pair --no-special --offsets --json --help" ;;
     detokenize) options="--skip-special --help" ;;
     template) options="--template --now --help" ;;
-    exec) options="--input --output-dir $model" ;;
-    logits) options="--ids --output $model" ;;
-    bench) options="-p -n -d -t --json $model" ;;
+    exec) options="--input -i --output-dir -o $model" ;;
+    logits) options="--ids --output -o $model" ;;
+    bench) options="-p --prompt -n --decode -d --depth --json $model" ;;
     cache) mapfile -t COMPREPLY < <(compgen -W "list clear --help" -- "$cur"); return ;;
     providers) options="--json --ort --ep --help" ;;
   esac

@@ -33,6 +33,8 @@ static void print_help(const cli_command *c, const cli_option *const *tables, si
   wf_buf_printf(&b, "usage: weft %s %s\n\n%s\n\noptions:\n", c->name, c->arguments, c->summary);
   for (size_t t = 0; t < n_tables; t++) {
     for (const cli_option *o = tables[t]; o->name; o++) {
+      /* a command's own option of the same name goes before the shared one */
+      if (find(o->name, strlen(o->name), tables, n_tables) != o) continue;
       char left[64];
       snprintf(left, sizeof left, "%s%s%s%s%s", o->name, o->alias ? ", " : "",
                o->alias ? o->alias : "", o->kind == CLI_FLAG ? "" : " ",

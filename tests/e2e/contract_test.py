@@ -6,7 +6,8 @@ import subprocess
 
 import pytest
 
-COMMANDS = ["run", "import", "inspect", "tokenize", "detokenize", "template", "exec", "logits", "bench", "cache"]
+COMMANDS = ["run", "import", "inspect", "tokenize", "detokenize", "template", "exec", "logits", "bench", "cache",
+            "providers"]
 MODEL_COMMANDS = {"run": ["-p", "hi"], "logits": ["--ids", "1", "--output", "/dev/null"], "bench": []}
 
 
@@ -41,11 +42,40 @@ def test_no_command_and_an_unknown_one_are_usage_errors(weft):
     ("--max-tokens", "-1"), ("--max-tokens", "many"), ("--seed", "x"), ("--threads", "-2"), ("--threads", "0x"),
     ("--kv", "f64"), ("--precision", "rough"), ("--backend", "gpu"), ("--logit-bias", "5"), ("--logit-bias", "5=nan"),
     ("--logprobs", "-1"), ("--context", "0"), ("--context", "-5"), ("--repetition-penalty", "nan"), ("--log", "loud"),
+    ("--logit-bias", "5=1e39"), ("--logit-bias", "x=1"), ("--logit-bias", "-1=1"), ("--stop", ""), ("--seed", "-1"),
+    ("--seed", "18446744073709551616"), ("--typical-p", "1.1"), ("--presence-penalty", "much"), ("--frequency-penalty", "inf"),
+    ("--lookup", "65"), ("--lookup", "-1"), ("--chunk", "0"), ("--ids", "1,x"),
 ])
 def test_a_bad_value_is_a_usage_error_that_names_the_option(weft, package, option, value):
-    r = weft("run", package, "-p", "hi", "--max-tokens", "1", option, value, check=2)
+    prompt = [] if option == "--ids" else ["-p", "hi"]
+    r = weft("run", package, *prompt, "--max-tokens", "1", option, value, check=2)
     assert option.encode() in r.stderr
     assert r.stdout == b""
+
+
+@pytest.mark.parametrize("command,option,value", [
+    ("bench", "-p", "-1"), ("bench", "-n", "1,,2"), ("bench", "-d", "x"), ("bench", "-t", "0"), ("bench", "-t", "1025"), ("bench", "-p", ""),
+    ("logits", "--ids", "1;2"), ("logits", "--ids", ""), ("exec", "--input", "x"), ("exec", "--kv", "f8"), ("inspect", "--threads", "0"),
+    ("template", "--now", "noon"), ("providers", "--json=yes", None), ("tokenize", "--offsets=1", None), ("import", "-o", None),
+])
+def test_a_bad_value_of_any_command_is_told_before_a_model_is_looked_for(weft, tmp_path, command, option, value):
+    missing = tmp_path / "missing"
+    more = {"logits": ["--output", "/dev/null"], "exec": ["--output-dir", tmp_path], "template": [missing], "providers": []}
+    argv = [*([missing] if command != "providers" else []), *more.get(command, []), option, *([value] if value is not None else [])]
+    r = weft(command, *argv, check=2)
+    assert option.split("=")[0] in r.stderr.decode() or option == "-o" and "--output" in r.stderr.decode()
+    assert r.stdout == b""
+
+
+def test_a_usage_error_names_what_is_missing_or_too_much(weft, package):
+    for argv, named in ((["run"], b"package"), (["run", package, package, "-p", "x"], b"package"),
+                        (["run", package, "-p", "a", "-f", "b"], b"--messages"), (["run", package, "--json"], b"--json"),
+                        (["run", package, "--ids", "1", "--system", "x"], b"--system"), (["import", package], b"-o"),
+                        (["inspect", package, "--json", "--dot"], b"--dot"), (["exec", package], b"--output-dir"),
+                        (["logits", package], b"--ids"), (["cache"], b"list"), (["cache", "shrink"], b"list"),
+                        (["detokenize", package], b"ids"), (["template", package], b"--template"), (["providers", "x"], b"argument")):
+        r = weft(*argv, check=2)
+        assert named in r.stderr and r.stdout == b"", argv
 
 
 @pytest.mark.parametrize("command", sorted(MODEL_COMMANDS))
