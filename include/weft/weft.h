@@ -72,8 +72,8 @@ typedef struct weft_model_options {
   weft_precision precision; /* WEFT_PRECISION_FAST */
   int64_t context_tokens;   /* 0: the model's own; the smaller of the two holds */
   int trust_links;          /* 0: links that lead out of the package are refused */
-  int use_cache;            /* 1: packed weights and imports are kept in the user's cache folder */
-  const char *model_file;   /* NULL: the package's own choice; else an ONNX file inside it */
+  int use_cache; /* 1: packed weights are kept in the user's cache folder; 0: in memory alone */
+  const char *model_file; /* NULL: the package's own choice; else an ONNX file inside it */
   /* NULL: "native". "ort": ONNX Runtime; "auto": native, or ort where native lacks an operator,
    * which is logged as a warning. */
   const char *backend;
@@ -393,14 +393,16 @@ WEFT_API WEFT_NODISCARD weft_status weft_import(const char *source, const char *
 WEFT_API WEFT_NODISCARD weft_status weft_providers(const weft_model_options *options, int json,
                                                    char **text, weft_error *err);
 
-/* What weft makes of a package or an ONNX file, as text ("text", "json" or "dot").
- * Owner: *text is the caller's (weft_free). Thread: any. */
+/* What weft makes of a package, a GGUF file or an ONNX file, as text ("text", "json" or "dot").
+ * Owner: *text is the caller's (weft_free). Thread: any. Errors: as weft_model_open. */
 WEFT_API WEFT_NODISCARD weft_status weft_inspect(const char *path,
                                                  const weft_model_options *options,
                                                  const char *format, char **text, weft_error *err);
 
-/* The ONNX file that weft would run for a package (or `path` itself when it is one).
- * Owner: *file is the caller's (weft_free). Thread: any. */
+/* The ONNX file that weft would run for a package or a GGUF file, which is imported into the user's
+ * cache (or `path` itself when it is one).
+ * Owner: *file is the caller's (weft_free). Thread: any. Errors: as weft_model_open; IO when a GGUF
+ * file cannot be imported because the cache cannot be written. */
 WEFT_API WEFT_NODISCARD weft_status weft_model_file(const char *path,
                                                     const weft_model_options *options, char **file,
                                                     weft_error *err);
@@ -427,7 +429,8 @@ typedef struct weft_tensor {
 } weft_tensor;
 
 typedef struct weft_graph weft_graph;
-/* Opens one ONNX file as a plain graph. Owner: *result is the caller's. Thread: any. */
+/* Opens an ONNX file, or the one that a package or a GGUF file has, as a plain graph.
+ * Owner: *result is the caller's (weft_graph_close). Thread: any. Errors: as weft_model_open. */
 WEFT_API WEFT_NODISCARD weft_status weft_graph_open(weft_graph **result, const char *path,
                                                     const weft_model_options *options,
                                                     weft_error *err);

@@ -81,6 +81,10 @@ void cli_interrupt_text(const char *text);
  * can clear away what it has written. */
 void cli_interrupt_noted(bool yes);
 int cli_is_interrupted(void *user);
+/* Around a call that imports `path` when it is a GGUF file: an interrupt lets the import clear away
+ * its files, then ends the program. */
+void cli_import_begin(const char *path);
+void cli_import_end(const char *path);
 /* As weft_model_open. An interrupt ends the program, after an import has cleared away its files. */
 weft_status cli_model_open(weft_model **model, const char *path, const weft_model_options *options,
                            weft_error *err) WF_NODISCARD;

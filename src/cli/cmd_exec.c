@@ -112,7 +112,6 @@ int cmd_exec(const cli_command *c, int argc, char **argv) {
   weft_graph *g = NULL;
   cli_array *arrays = NULL;
   weft_tensor *in = NULL, *out_tensors = NULL;
-  char *path = NULL;
   const cli_option own[] = {{"--input", "-i", CLI_LIST, &inputs, NULL, 0, 0, "NAME=X",
                              "a .npy file or a value (repeatable)"},
                             {"--output-dir", "-o", CLI_TEXT, &dir, NULL, 0, 0, "DIR",
@@ -139,8 +138,9 @@ int cmd_exec(const cli_command *c, int argc, char **argv) {
     code = cli_fail_memory();
     goto out;
   }
-  st = weft_model_file(rest.at[0], &options, &path, &err);
-  if (st == WEFT_OK) st = weft_graph_open(&g, path, &options, &err);
+  cli_import_begin(rest.at[0]);
+  st = weft_graph_open(&g, rest.at[0], &options, &err);
+  cli_import_end(rest.at[0]);
   for (size_t i = 0; i < inputs.n && st == WEFT_OK; i++)
     st = read_input(g, inputs.at[i], &arrays[i], &in[i], &err);
   if (st == WEFT_OK) {
@@ -161,7 +161,6 @@ out:
   wf_free(arrays);
   wf_free(in);
   wf_free(out_tensors);
-  weft_free(path);
   wf_vec_free(&inputs);
   cli_model_deinit(&mo);
   wf_vec_free(&rest);

@@ -117,6 +117,7 @@ int cmd_inspect(const cli_command *c, int argc, char **argv) {
     goto out;
   }
   cli_model_take(&mo, false, &options);
+  cli_import_begin(rest.at[0]);
   code = weft_inspect(rest.at[0], &options,
                       json  ? "json"
                       : dot ? "dot"
@@ -124,6 +125,7 @@ int cmd_inspect(const cli_command *c, int argc, char **argv) {
                       &text, &err) == WEFT_OK
              ? 0
              : cli_fail(&err);
+  cli_import_end(rest.at[0]);
   if (code == 0) cli_puts(text);
 out:
   weft_free(text);

@@ -163,13 +163,20 @@ void cli_process_init(void) {
   sigaction(SIGBUS, &action, NULL);
 }
 
+static bool is_import(const char *path) { return wf_str_ends(wf_str_of(path), WF_STR(".gguf")); }
+
+void cli_import_begin(const char *path) { cli_interrupt_noted(is_import(path)); }
+
+void cli_import_end(const char *path) {
+  cli_interrupt_noted(false);
+  if (is_import(path) && was_interrupted) leave_interrupted(false);
+}
+
 weft_status cli_model_open(weft_model **model, const char *path, const weft_model_options *options,
                            weft_error *err) {
-  const bool is_import = wf_str_ends(wf_str_of(path), WF_STR(".gguf"));
-  cli_interrupt_noted(is_import);
+  cli_import_begin(path);
   const weft_status st = weft_model_open(model, path, options, err);
-  cli_interrupt_noted(false);
-  if (!is_import || !was_interrupted) return st;
-  if (st == WEFT_OK) weft_model_close(*model);
-  leave_interrupted(false);
+  if (is_import(path) && was_interrupted && st == WEFT_OK) weft_model_close(*model);
+  cli_import_end(path);
+  return st;
 }

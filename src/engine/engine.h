@@ -67,6 +67,20 @@ void wf_model_ref(weft_model *m);
 
 /* True when the file begins as a GGUF file does. */
 bool wf_is_gguf(const char *path);
+/* True when the path names a plain ONNX file. */
+bool wf_is_onnx(const char *path);
+
+/* Opens a package by its folder or document, or imports a GGUF file into the user's cache and opens
+ * what that gives.
+ *
+ * Owner:  *p is the caller's on success. *temporary_dir, set on failure too when the cache could
+ * not be written, is a folder that the caller gives to wf_temporary_remove once the package's files
+ *         are closed; else it is left alone.
+ * Thread: any. Errors: those of wf_import_cached and wf_package_open. */
+weft_status wf_package_open_or_import(wf_package **p, char **temporary_dir, const char *path,
+                                      const weft_model_options *o, weft_error *err) WF_NODISCARD;
+/* Removes the folder and frees its name. NULL is fine. */
+void wf_temporary_remove(char *dir);
 
 /* What of the caller's options every compilation wants alike. `options` and what it points to are
  * borrowed. */

@@ -14,6 +14,7 @@ struct weft_graph {
   wf_team *team;
   wf_backend_session *session;
   wf_view *inputs, *outputs;
+  char *temporary_dir; /* an import that could not be cached; removed at the end */
   atomic_flag is_busy;
 };
 
@@ -22,6 +23,7 @@ weft_status weft_graph_open(weft_graph **result, const char *path,
   weft_status st = WEFT_OK;
   weft_model_options o;
   wf_cpu_level level;
+  wf_package *package = NULL;
   weft_graph *g = wf_zalloc(sizeof *g);
   if (!g) {
     st = wf_fail_memory(err, sizeof *g, "a graph");
@@ -33,6 +35,10 @@ weft_status weft_graph_open(weft_graph **result, const char *path,
   wf_compile_options compile;
   wf_compile_options_take(&compile, &o);
   compile.model = path;
+  if (!wf_is_onnx(path)) {
+    WF_TRY(wf_package_open_or_import(&package, &g->temporary_dir, path, &o, err));
+    compile.model = package->model;
+  }
   compile.kv = WF_KV_F32;
   compile.level = level;
   WF_TRY(wf_component_compile_by(o.backend, &g->backend, &g->component, &compile, err));
@@ -52,6 +58,7 @@ weft_status weft_graph_open(weft_graph **result, const char *path,
   *result = g;
   g = NULL;
 out:
+  wf_package_close(package);
   weft_graph_close(g);
   return st;
 }
@@ -67,6 +74,7 @@ void weft_graph_close(weft_graph *g) {
   wf_team_destroy(g->team);
   wf_free(g->inputs);
   wf_free(g->outputs);
+  wf_temporary_remove(g->temporary_dir);
   wf_free(g);
 }
 

@@ -5,26 +5,29 @@
 #include "base/file.h"
 #include "engine/engine.h"
 
-static bool is_onnx(const char *path) {
-  return wf_str_ends(wf_str_of(path), WF_STR(".onnx")) && !wf_path_is_dir(path);
-}
-
 weft_status weft_model_file(const char *path, const weft_model_options *options, char **file,
                             weft_error *err) {
   weft_status st = WEFT_OK;
   wf_package *p = NULL;
   weft_model_options o;
+  char *temporary_dir = NULL;
   wf_model_options_take(&o, options);
-  if (is_onnx(path)) {
+  if (wf_is_onnx(path)) {
     *file = wf_path_join("", path);
   } else {
-    const wf_package_options package = {o.trust_links != 0, o.model_file};
-    WF_TRY(wf_package_open(&p, path, &package, err));
+    WF_TRY(wf_package_open_or_import(&p, &temporary_dir, path, &o, err));
+    if (temporary_dir) { /* the file would be gone before the caller could open it */
+      st = wf_fail(err, WEFT_IO, "import it first: weft import FILE.gguf -o DIR",
+                   "the cache folder cannot be written, so '%s' has no place to be imported to",
+                   path);
+      goto out;
+    }
     *file = wf_path_join("", p->model);
   }
   if (!*file) st = wf_fail_memory(err, 0, "a path");
 out:
   wf_package_close(p);
+  wf_temporary_remove(temporary_dir);
   return st;
 }
 
@@ -143,19 +146,15 @@ out:
   return st;
 }
 
-static weft_status describe(const char *path, const weft_model_options *o, const char *file,
+/* p: NULL for a plain ONNX file. */
+static weft_status describe(const wf_package *p, const weft_model_options *o, const char *file,
                             bool json, wf_buf *b, weft_error *err) {
   weft_status st = WEFT_OK;
-  wf_package *p = NULL;
   wf_component *component = NULL;
   const wf_backend *backend = NULL;
   wf_buf report = {0};
   wf_cpu_level level;
   struct wf_dim_value *values = NULL;
-  if (!is_onnx(path)) {
-    const wf_package_options package = {o->trust_links != 0, o->model_file};
-    WF_TRY(wf_package_open(&p, path, &package, err));
-  }
   values = wf_calloc((p ? p->n_symbols : 0) + 1, sizeof *values);
   if (!values) {
     st = wf_fail_memory(err, 0, "symbols");
@@ -179,7 +178,6 @@ static weft_status describe(const char *path, const weft_model_options *o, const
   add_info(b, wf_component_describe(backend, component), p, file, json, &report);
 out:
   if (backend) wf_component_release(backend, component);
-  wf_package_close(p);
   wf_buf_deinit(&report);
   wf_free(values);
   return st;
@@ -190,21 +188,27 @@ weft_status weft_inspect(const char *path, const weft_model_options *options, co
   weft_status st = WEFT_OK;
   weft_model_options o;
   wf_buf b = {0};
-  char *file = NULL;
+  wf_package *p = NULL;
+  char *temporary_dir = NULL;
+  const char *file = path;
   wf_model_options_take(&o, options);
   if (strcmp(format, "text") != 0 && strcmp(format, "json") != 0 && strcmp(format, "dot") != 0) {
     return wf_fail(err, WEFT_INVALID_ARGUMENT, "use text, json or dot", "'%s' is no format",
                    format);
   }
-  WF_TRY(weft_model_file(path, &o, &file, err));
+  if (!wf_is_onnx(path)) {
+    WF_TRY(wf_package_open_or_import(&p, &temporary_dir, path, &o, err));
+    file = p->model;
+  }
   if (strcmp(format, "dot") == 0)
     WF_TRY(draw(file, o.trust_links != 0, &b, err));
   else
-    WF_TRY(describe(path, &o, file, strcmp(format, "json") == 0, &b, err));
+    WF_TRY(describe(p, &o, file, strcmp(format, "json") == 0, &b, err));
   *text = wf_buf_take(&b);
   if (!*text) st = wf_fail_memory(err, 0, "text");
 out:
-  wf_free(file);
+  wf_package_close(p);
+  wf_temporary_remove(temporary_dir);
   wf_buf_deinit(&b);
   return st;
 }

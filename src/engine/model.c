@@ -77,8 +77,17 @@ bool wf_is_gguf(const char *path) {
   return yes;
 }
 
-static weft_status open_package(weft_model *m, const char *path, const weft_model_options *o,
-                                weft_error *err) {
+bool wf_is_onnx(const char *path) {
+  return wf_str_ends(wf_str_of(path), WF_STR(".onnx")) && !wf_path_is_dir(path);
+}
+
+void wf_temporary_remove(char *dir) {
+  if (dir) wf_import_remove(dir);
+  wf_free(dir);
+}
+
+weft_status wf_package_open_or_import(wf_package **p, char **temporary_dir, const char *path,
+                                      const weft_model_options *o, weft_error *err) {
   weft_status st = WEFT_OK;
   char *dir = NULL;
   bool is_temporary = false;
@@ -89,15 +98,13 @@ static weft_status open_package(weft_model *m, const char *path, const weft_mode
                                       .is_cancelled = o->is_cancelled,
                                       .is_private = true};
     WF_TRY(wf_import_cached(path, &import, &dir, &is_temporary, err));
-    if (is_temporary) {
-      m->temporary_dir = dir;
-      path = m->temporary_dir;
-      dir = NULL;
-    } else {
-      path = dir;
-    }
+    path = dir;
   }
-  WF_TRY(wf_package_open(&m->package, path, &options, err));
+  st = wf_package_open(p, path, &options, err);
+  if (is_temporary) {
+    *temporary_dir = dir;
+    dir = NULL;
+  }
 out:
   wf_free(dir);
   return st;
@@ -228,7 +235,7 @@ weft_status weft_model_open(weft_model **result, const char *path, const weft_mo
   atomic_init(&m->refs, 1);
   wf_model_options_take(&o, given);
   WF_TRY(check_options(&o, err));
-  WF_TRY(open_package(m, path, &o, err));
+  WF_TRY(wf_package_open_or_import(&m->package, &m->temporary_dir, path, &o, err));
   WF_TRY(load_tokenizer(m, err));
   WF_TRY(load_template(m, err));
   m->n_threads = o.n_threads ? o.n_threads : wf_threads_usable();
@@ -267,8 +274,7 @@ void weft_model_close(weft_model *m) {
   wf_template_destroy(m->chat_template);
   wf_tokenizer_destroy(m->tokenizer);
   wf_package_close(m->package);
-  if (m->temporary_dir) wf_import_remove(m->temporary_dir);
-  wf_free(m->temporary_dir);
+  wf_temporary_remove(m->temporary_dir);
   wf_free(m->control);
   wf_free(m->end_ids);
   wf_free(m);

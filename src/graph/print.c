@@ -157,5 +157,15 @@ void wf_graph_print_dot(const wf_graph *g, wf_buf *b) {
         wf_buf_printf(b, "  v%d -> n%d;\n", v->id, n->id);
     }
   }
+  for (size_t i = 0; i < g->outputs.n; i++) {
+    const wf_value *v = wf_graph_value(g, g->outputs.at[i]);
+    wf_buf_printf(b, "  o%zu [shape=oval label=", i);
+    dot_text(v->name, b);
+    wf_buf_puts(b, "];\n");
+    if (v->producer >= 0)
+      wf_buf_printf(b, "  n%d -> o%zu;\n", v->producer, i);
+    else if (!v->tensor)
+      wf_buf_printf(b, "  v%d -> o%zu;\n", v->id, i);
+  }
   wf_buf_puts(b, "}\n");
 }
