@@ -214,4 +214,25 @@ wf_str wf_onnx_prop_get(const wf_onnx_model *m, const char *key);
 /* Version of a domain ("" for ai.onnx), 0 when the model does not import it. */
 int64_t wf_onnx_opset_version(const wf_onnx_model *m, wf_str domain);
 
+/* ---- writing ----------------------------------------------------------------------------------
+ */
+
+/* A node, told by the name of its first output, that is to call the function `op_type`. */
+typedef struct wf_onnx_rename {
+  wf_str output;
+  const char *op_type;
+} wf_onnx_rename;
+
+/* The model's bytes with those nodes (of the graph and its subgraphs, not of its functions) as
+ * calls of functions of `domain`, without attributes; functions[i] is a serialized FunctionProto.
+ * *n_done is how many nodes were found. Appends to out. Errors: OUT_OF_MEMORY, LIMIT. */
+weft_status wf_onnx_rename_nodes(const wf_onnx_model *model, const wf_onnx_rename *renames,
+                                 size_t n, const char *domain, const wf_buf *functions,
+                                 size_t n_functions, wf_buf *out, size_t *n_done,
+                                 weft_error *err) WF_NODISCARD;
+/* One protobuf field: a varint, or bytes (a string, a message). */
+void wf_onnx_put_varint(wf_buf *b, uint64_t v);
+void wf_onnx_put_int(wf_buf *b, uint32_t field, int64_t v);
+void wf_onnx_put_bytes(wf_buf *b, uint32_t field, const void *bytes, size_t n);
+
 #endif

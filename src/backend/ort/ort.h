@@ -12,6 +12,7 @@
 #include "backend/backend.h"
 #include "backend/ort/ort_object.h"
 #include "backend/port_map.h"
+#include "base/mem.h"
 
 /* Head of everything that a foreign thread may release. */
 typedef struct ort_returned ort_returned;
@@ -49,6 +50,7 @@ struct wf_component {
   ort_memory_info *memory; /* the CPU's */
   ort_object *session;     /* shared; NULL: each session makes its own */
   const char *path;        /* of the model; NULL: the library gets its bytes */
+  wf_buf guarded;          /* the bytes, where they are not the file's own; else empty */
   wf_cpu_level level;
   bool has_ports, prunes_head, is_state_in_place; /* prunes_head: the ports say so */
   size_t n_states;                                /* 2 * n_layers */
@@ -96,6 +98,22 @@ void ort_component_release(wf_component *c);
 const wf_component_info *ort_info(const wf_component *c);
 /* A session of the library on the component's model. */
 weft_status ort_session_make(wf_component *c, ort_object **result, weft_error *err) WF_NODISCARD;
+
+/* A division of integers by what may be 0 or -1, by the name of its result. */
+typedef struct ort_division {
+  wf_str output;
+  wf_dtype dtype; /* UNDEFINED: not known */
+  bool is_mod, fmod;
+} ort_division;
+typedef WF_VEC(ort_division) ort_divisions;
+
+/* Refuses what the library would not come back from; *divisions gets the nodes that it may not
+ * come back from (wf_vec_free). Errors: LIMIT (a Loop without an end), OUT_OF_MEMORY. */
+weft_status ort_judge(const wf_graph *g, ort_divisions *divisions, weft_error *err) WF_NODISCARD;
+
+/* The model's bytes with those divisions guarded; nothing when none of them can be. */
+weft_status ort_guard(const wf_onnx_model *model, const ort_divisions *divisions, wf_buf *out,
+                      weft_error *err) WF_NODISCARD;
 
 /* Frees now when the caller is the owner, else leaves it to the owner. */
 void ort_give_back(wf_component *c, ort_returned *r);

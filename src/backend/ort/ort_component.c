@@ -183,7 +183,10 @@ static weft_status check_ports(const wf_component_info *info, weft_error *err) {
 static weft_status describe(wf_component *c, const wf_compile_options *o, weft_error *err) {
   weft_status st = WEFT_OK;
   wf_graph *g = NULL;
+  ort_divisions divisions = {0};
   WF_TRY(wf_graph_build(&g, c->model, err));
+  WF_TRY(ort_judge(g, &divisions, err));
+  if (divisions.n) WF_TRY(ort_guard(c->model, &divisions, &c->guarded, err));
   for (size_t i = 0; i < o->n_dim_values; i++) {
     const wf_expr value = wf_expr_const(g->exprs, o->dim_values[i].value);
     WF_TRY(wf_graph_bind(g, wf_str_of(o->dim_values[i].symbol), value, err));
@@ -206,6 +209,7 @@ static weft_status describe(wf_component *c, const wf_compile_options *o, weft_e
   }
   if (o->ports) WF_TRY(prove_cut(c, g, o->ports, err));
 out:
+  wf_vec_free(&divisions);
   wf_graph_destroy(g);
   return st;
 }
@@ -308,7 +312,7 @@ static weft_status make_options(wf_component *c, const wf_compile_options *o, we
           "can't describe memory");
   bool plain;
   WF_TRY(is_plain(c->model, c->path, &plain, err));
-  if (!plain) {
+  if (!plain || c->guarded.n) {
     c->path = NULL;
     WF_TRY(give_values(c, err));
   }
@@ -325,8 +329,9 @@ weft_status ort_session_make(wf_component *c, ort_object **result, weft_error *e
     ORT_TRY(c->lib, err, create_session(c->env, c->path, c->options, &session), "refuses '%s'",
             file->path);
   } else {
-    ORT_TRY(c->lib, err,
-            create_session_of_bytes(c->env, file->at, file->n_bytes, c->options, &session),
+    const void *bytes = c->guarded.n ? (const void *)c->guarded.at : file->at;
+    const size_t n_bytes = c->guarded.n ? c->guarded.n : file->n_bytes;
+    ORT_TRY(c->lib, err, create_session_of_bytes(c->env, bytes, n_bytes, c->options, &session),
             "refuses '%s'", file->path);
   }
   *result = ort_object_create(c->lib, ORT_KIND_SESSION, session, &c->home);
@@ -384,6 +389,7 @@ static void destroy_home(ort_object *home) {
   if (c->options) c->lib->api.release_session_options(c->options);
   if (c->memory) c->lib->api.release_memory_info(c->memory);
   if (c->env) ort_env_release(c->lib);
+  wf_buf_deinit(&c->guarded);
   wf_onnx_close(c->model);
   wf_arena_destroy(c->arena);
   pthread_mutex_destroy(&c->lock);
