@@ -31,7 +31,7 @@ static weft_status compile_auto(const wf_backend **used, wf_component **result,
     return wf_fail(err, other.status, other.fix, "native: %.200s; %s: %s", why.what,
                    wf_backends[i]->name, other.what);
   }
-  if (err) *err = why;
+  wf_error_pass_on(err, &why);
   return st;
 }
 

@@ -2,6 +2,7 @@
 #include "base/error.h"
 
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -71,6 +72,17 @@ static void copy_clean(char *dst, size_t dst_size, const char *src) {
   dst[out] = '\0';
 }
 
+/* The room of a field in the caller's struct, which may be older and end before or within it. */
+static size_t room_of(const weft_error *err, size_t at, size_t size) {
+  const size_t end = err->struct_size ? err->struct_size : sizeof *err;
+  return end <= at ? 0 : end - at < size ? end - at : size;
+}
+
+static void put_text(weft_error *err, char *field, size_t size, const char *text) {
+  const size_t room = room_of(err, (size_t)(field - (char *)err), size);
+  if (room) copy_clean(field, room, text);
+}
+
 weft_status wf_fail(weft_error *err, weft_status status, const char *fix, const char *what_fmt,
                     ...) {
   if (!err) return status;
@@ -79,14 +91,16 @@ weft_status wf_fail(weft_error *err, weft_status status, const char *fix, const 
   va_start(args, what_fmt);
   const int n = vsnprintf(raw, sizeof raw, what_fmt, args);
   va_end(args);
-  err->status = status;
-  copy_clean(err->what, sizeof err->what, n < 0 ? weft_status_name(status) : raw);
-  copy_clean(err->fix, sizeof err->fix, fix ? fix : "");
+  if (room_of(err, offsetof(weft_error, status), sizeof err->status)) err->status = status;
+  put_text(err, err->what, sizeof err->what, n < 0 ? weft_status_name(status) : raw);
+  put_text(err, err->fix, sizeof err->fix, fix ? fix : "");
   return status;
 }
 
 weft_status wf_fail_in(weft_error *err, weft_status status, const char *context_fmt, ...) {
-  if (!err || status == WEFT_OK) return status;
+  if (!err || status == WEFT_OK || !room_of(err, offsetof(weft_error, what), sizeof err->what)) {
+    return status;
+  }
   char raw[sizeof err->what * 2];
   va_list args;
   va_start(args, context_fmt);
@@ -100,8 +114,15 @@ weft_status wf_fail_in(weft_error *err, weft_status status, const char *context_
     memcpy(raw + n, err->what, room);
     raw[(size_t)n + room] = '\0';
   }
-  copy_clean(err->what, sizeof err->what, raw);
+  put_text(err, err->what, sizeof err->what, raw);
   return status;
+}
+
+void wf_error_pass_on(weft_error *err, const weft_error *from) {
+  const bool has_fix = room_of(from, offsetof(weft_error, fix), sizeof from->fix) > 0;
+  const bool has_what = room_of(from, offsetof(weft_error, what), sizeof from->what) > 0;
+  wf_fail(err, from->status, has_fix ? from->fix : NULL, "%s",
+          has_what ? from->what : weft_status_name(from->status));
 }
 
 weft_status wf_fail_memory(weft_error *err, size_t n_bytes, const char *for_what) {

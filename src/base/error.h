@@ -19,6 +19,10 @@ weft_status wf_fail(weft_error *err, weft_status status, const char *fix, const 
 weft_status wf_fail_in(weft_error *err, weft_status status, const char *context_fmt, ...) WF_COLD
     WF_PRINTF(3, 4);
 
+/* Hands an error that was gathered elsewhere to the caller, whose struct may be shorter. err may be
+ * NULL. Thread: any. */
+void wf_error_pass_on(weft_error *err, const weft_error *from) WF_COLD;
+
 /* The usual answer to a NULL from an allocator. Thread: any. */
 weft_status wf_fail_memory(weft_error *err, size_t n_bytes, const char *for_what) WF_COLD;
 

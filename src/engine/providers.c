@@ -46,7 +46,7 @@ weft_status weft_providers(const weft_model_options *options, int json, char **t
     const weft_status listed = wf_backend_list_providers(wf_backends[i], &c, json != 0, &one, &why);
     /* one that was asked for by name has to be there */
     if (listed != WEFT_OK && (o.ort_library || o.n_providers)) {
-      if (err) *err = why;
+      wf_error_pass_on(err, &why);
       st = listed;
       goto out;
     }

@@ -301,7 +301,7 @@ weft_status wf_graph_pack(wf_graph *g, const wf_ports *ports, wf_packed *result,
     result->why[0] = '\0';
   }
 out:
-  if (st != WEFT_OK && err && err->status == WEFT_OK) *err = local;
+  if (st != WEFT_OK && err && err->status == WEFT_OK) wf_error_pass_on(err, &local);
   if (k.g) graph_free_own_lists(k.g);
   flow_deinit(&k.f);
   return st;

@@ -419,6 +419,66 @@ static void bad_options_are_refused_by_name_and_change_nothing(void **state) {
   weft_generation_close(g);
 }
 
+/* A program that was built against a header with fewer fields: what lies behind its struct is
+ * neither read nor written. */
+static void fields_past_an_older_caller_s_struct_are_left_alone(void **state) {
+  (void)state;
+  weft_error err = {.struct_size = offsetof(weft_error, what) + 8};
+  memset(err.what + 8, 'x', sizeof err.what - 8);
+  memset(err.fix, 'x', sizeof err.fix);
+  weft_model *none = NULL;
+  assert_int_equal(weft_model_open(&none, "/no such package", NULL, &err), WEFT_IO);
+  assert_int_equal(err.status, WEFT_IO);
+  assert_true(strlen(err.what) < 8);
+  assert_int_equal(err.what[8], 'x');
+  assert_int_equal(err.fix[0], 'x');
+  assert_int_equal(weft_model_open(&none, "/no such package", NULL, NULL), WEFT_IO);
+  assert_null(none);
+
+  weft_error full = {0};
+  weft_generation *g = NULL;
+  weft_generation_options o;
+  memset(&o, 0x7f, sizeof o); /* a count of lookups that would be refused, were it read */
+  weft_generation_options_init(&o, offsetof(weft_generation_options, n_logprobs));
+  assert_int_equal(o.n_lookup, 0x7f7f7f7f);
+  o.greedy = 1;
+  assert_ok(weft_generation_create(&g, model, &o, &full), &full);
+  assert_ok(weft_generation_append_text(g, "a", 1, &full), &full);
+  weft_token t = {.struct_size = offsetof(weft_token, n_bytes), .n_bytes = 77, .logprob = 7};
+  assert_ok(weft_generation_step(g, &t, &full), &full);
+  assert_int_equal(t.id, one);
+  assert_int_equal(t.n_bytes, 77);
+  weft_model_info info = {.struct_size = offsetof(weft_model_info, n_threads), .n_threads = -9};
+  weft_model_describe(model, &info);
+  assert_int_equal(info.context_tokens, 4096);
+  assert_int_equal(info.n_threads, -9);
+  weft_generation_close(g);
+}
+
+static int step_inside(void *user, weft_generation *g, const weft_token *t) {
+  (void)t;
+  weft_error err = {0};
+  weft_token own = {.struct_size = sizeof own};
+  const size_t length = weft_generation_length(g);
+  const int32_t last = weft_generation_tokens(g)[length - 1];
+  *(weft_status *)user = weft_generation_step(g, &own, &err);
+  return last != one || weft_generation_length(g) != length; /* reading is fine */
+}
+
+static void a_callback_may_read_its_generation_and_not_run_it(void **state) {
+  (void)state;
+  weft_error err = {0};
+  weft_generation *g = NULL;
+  weft_status inside = WEFT_OK;
+  weft_generation_options o = greedy();
+  o.max_tokens = 1;
+  assert_ok(weft_generation_create(&g, model, &o, &err), &err);
+  assert_ok(weft_generation_append_text(g, "a", 1, &err), &err);
+  assert_ok(weft_generation_run(g, step_inside, &inside, NULL, &err), &err);
+  assert_int_equal(inside, WEFT_SESSION_BUSY);
+  weft_generation_close(g);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_stop_text_over_tokens_ends_the_answer_before_it),
@@ -437,6 +497,8 @@ int main(void) {
       cmocka_unit_test(a_second_thread_is_refused_while_the_first_is_inside),
       cmocka_unit_test(a_generation_outlives_the_openers_hold_on_its_model),
       cmocka_unit_test(bad_options_are_refused_by_name_and_change_nothing),
+      cmocka_unit_test(fields_past_an_older_caller_s_struct_are_left_alone),
+      cmocka_unit_test(a_callback_may_read_its_generation_and_not_run_it),
   };
   return cmocka_run_group_tests(tests, open_model, close_model);
 }

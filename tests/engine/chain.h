@@ -154,7 +154,7 @@ static inline void chain_write(const chain *c, const char *eos_ids, int64_t cont
 }
 
 /* In place of the chain, a toy of tests/backend/golden with real attention: vocabulary 64, context
- * 128, end id 63. The tokenizer is the chain's. */
+ * 512, end id 63. The tokenizer is the chain's. */
 static inline void chain_write_golden(const chain *c, const char *kind) {
   weft_error err = {0};
   wf_buf b = {0};
@@ -168,7 +168,7 @@ static inline void chain_write_golden(const chain *c, const char *kind) {
   wf_buf_clear(&b);
   wf_buf_puts(
       &b,
-      "{\"max_position_embeddings\": 128, \"vocab_size\": 64, \"num_attention_heads\": 2, "
+      "{\"max_position_embeddings\": 512, \"vocab_size\": 64, \"num_attention_heads\": 2, "
       "\"num_key_value_heads\": 1, \"hidden_size\": 32, \"head_dim\": 16, \"eos_token_id\": 63}");
   chain_file(c, "config.json", &b);
   chain_write_tokenizer(c);

@@ -9,13 +9,11 @@
 #include "chain.h"
 #include "weft/weft.h"
 
-enum { VOCAB = 64, N_IDS = 40 };
+enum { VOCAB = 64, N_IDS = 40, N_LONG = 400 };
+/* windowed and packed; packed; row by row, where every token sees its whole run, so that only whole
+ * prompts compare */
 static const char *const kinds[] = {"q4", "f32", "row"};
 enum { N_CAUSAL = 2 };
-/* the third lets every token see its whole run: only whole prompts compare */ /* windowed and
-                                                                                  packed,
-                                                                                  packed, row by
-                                                                                  row */
 static chain folders[3];
 static weft_model *models[3];
 static int32_t ids[N_IDS];
@@ -102,19 +100,70 @@ static void logits_after_a_rewind_are_those_of_a_fresh_conversation(void **state
   }
 }
 
-/* Past the window (7) and the blocks that are kept: the conversation has to be computed again. */
+/* Far past the window (7) and what is kept for guesses and chunks: the conversation has to be
+ * computed again. */
 static void a_rewind_past_a_sliding_window_recomputes(void **state) {
   (void)state;
   weft_error err = {0};
   weft_generation *g = start(models[0], 0);
-  int32_t many[120];
-  for (int i = 0; i < 120; i++) many[i] = (i * 29 + 3) % VOCAB;
-  assert_ok(weft_generation_append(g, many, 120, &err), &err);
-  static const size_t lengths[] = {119, 64, 63, 20, 1};
+  int32_t many[N_LONG];
+  for (int i = 0; i < N_LONG; i++) many[i] = (i * 29 + 3) % VOCAB;
+  assert_ok(weft_generation_append(g, many, N_LONG, &err), &err);
+  static const size_t lengths[] = {N_LONG - 1, 128, 127, 64, 63, 20, 1};
   for (size_t i = 0; i < WF_ARRAY_LEN(lengths); i++) {
     assert_ok(weft_generation_rewind(g, lengths[i], &err), &err);
     assert_like_fresh(models[0], g);
   }
+  weft_generation_close(g);
+}
+
+typedef struct log_lines {
+  int n;
+  int level;
+  char last[256];
+} log_lines;
+
+static void keep_line(void *user, int level, const char *line) {
+  log_lines *l = user;
+  l->n++;
+  l->level = level;
+  snprintf(l->last, sizeof l->last, "%s", line);
+}
+
+static void log_lines_go_to_the_callback_and_nowhere_without_one(void **state) {
+  (void)state;
+  weft_error err = {0};
+  log_lines lines = {0};
+  weft_generation *g = start(models[0], 0);
+  int32_t many[N_LONG];
+  for (int i = 0; i < N_LONG; i++) many[i] = (i * 29 + 3) % VOCAB;
+  for (int round = 0; round < 2; round++) {
+    assert_ok(weft_generation_set(g, many, N_LONG, NULL, &err), &err);
+    weft_log_set(round ? NULL : keep_line, &lines);
+    assert_ok(weft_generation_rewind(g, 1, &err), &err); /* past the window, which is told */
+    assert_int_equal(lines.n, 1);
+  }
+  assert_int_equal(lines.level, WEFT_LOG_INFO);
+  assert_non_null(strstr(lines.last, "rewind"));
+  assert_null(strchr(lines.last, '\n'));
+  weft_generation_close(g);
+}
+
+static void logits_are_refused_where_there_are_none(void **state) {
+  (void)state;
+  weft_error err = {0};
+  float logits[2 * VOCAB];
+  weft_generation *g = start(models[1], 0);
+  assert_refused(weft_generation_logits(g, logits, VOCAB, &err), WEFT_INVALID_ARGUMENT, &err);
+  assert_ok(weft_generation_append(g, ids, 2, &err), &err);
+  assert_refused(weft_generation_logits(g, logits, VOCAB - 1, &err), WEFT_INVALID_ARGUMENT, &err);
+  assert_refused(weft_generation_append_logits(g, ids, 2, logits, 2 * VOCAB, &err),
+                 WEFT_INVALID_ARGUMENT, &err);
+  assert_int_equal(weft_generation_length(g), 2);
+  assert_ok(weft_generation_rewind(g, 0, &err), &err);
+  assert_refused(weft_generation_append_logits(g, ids, 2, logits, 2 * VOCAB - 1, &err),
+                 WEFT_INVALID_ARGUMENT, &err);
+  assert_ok(weft_generation_append_logits(g, ids, 2, logits, 2 * VOCAB, &err), &err);
   weft_generation_close(g);
 }
 
@@ -282,6 +331,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(logits_after_a_rewind_are_those_of_a_fresh_conversation),
       cmocka_unit_test(a_rewind_past_a_sliding_window_recomputes),
+      cmocka_unit_test(log_lines_go_to_the_callback_and_nowhere_without_one),
+      cmocka_unit_test(logits_are_refused_where_there_are_none),
       cmocka_unit_test(a_second_turn_equals_one_prompt_of_the_same_ids),
       cmocka_unit_test(setting_a_conversation_keeps_the_shared_part),
       cmocka_unit_test(a_graph_that_looks_at_its_whole_prompt_gets_it_whole),

@@ -142,7 +142,7 @@ static weft_status read_buf(const wf_buf *b, const char *dir, weft_error *err) {
 }
 
 static void expect_tensor_refused(wf_buf *tensor, const char *dir) {
-  weft_error err;
+  weft_error err = {0};
   wf_buf model = {0};
   tensor_model(&model, tensor);
   assert_refused(read_buf(&model, dir, &err), WEFT_PACKAGE_INVALID, &err);
@@ -203,7 +203,7 @@ static void damage_to_the_wire_structure_is_always_an_error(void **state) {
   };
   (void)state;
   for (size_t i = 0; i < WF_ARRAY_LEN(bad); i++) {
-    weft_error err;
+    weft_error err = {0};
     wf_buf model = {0}, opset = {0};
     put_int(&model, 5, 1);
     put_int(&opset, 2, 17);
@@ -217,7 +217,7 @@ static void damage_to_the_wire_structure_is_always_an_error(void **state) {
 }
 
 static void graphs_nested_without_end_are_refused(void **state) {
-  weft_error err;
+  weft_error err = {0};
   wf_buf graph = {0}, model = {0};
   (void)state;
   for (int i = 0; i < 2000; i++) {
@@ -234,7 +234,7 @@ static void graphs_nested_without_end_are_refused(void **state) {
 }
 
 static void sparse_initializers_are_refused_by_name(void **state) {
-  weft_error err;
+  weft_error err = {0};
   wf_buf graph = {0}, model = {0};
   (void)state;
   put_bytes(&graph, 15, "", 0);
@@ -245,7 +245,7 @@ static void sparse_initializers_are_refused_by_name(void **state) {
 }
 
 static void a_newer_ir_may_have_unknown_fields(void **state) {
-  weft_error err;
+  weft_error err = {0};
   wf_buf graph = {0}, model = {0}, opset = {0};
   (void)state;
   put_int(&model, 1, 99);
@@ -335,7 +335,7 @@ static void external_data_out_of_bounds_or_out_of_the_folder_is_refused(void **s
   (void)state;
   make_folder(&f);
   for (size_t i = 0; i < WF_ARRAY_LEN(bad); i++) {
-    weft_error err;
+    weft_error err = {0};
     wf_buf t = {0}, model = {0};
     external_tensor(&t, bad[i][0], bad[i][1], bad[i][2]);
     tensor_model(&model, &t);

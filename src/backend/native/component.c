@@ -169,7 +169,7 @@ static weft_status compile(wf_component *c, const wf_compile_options *o, weft_er
     c->info.why_not_packed = why;
     st = compile_program(c, o, err);
   } else if (st != WEFT_OK && err) {
-    *err = reason;
+    wf_error_pass_on(err, &reason);
   }
   WF_RETURN_IF_ERROR(st);
   WF_RETURN_IF_ERROR(describe_weights(c, err));

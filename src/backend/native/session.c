@@ -36,7 +36,7 @@ void wf_session_scratch_reset(wf_backend_session *s) {
 }
 
 void wf_session_fail(wf_backend_session *s, const weft_error *err) {
-  if (s->failure.status == WEFT_OK) s->failure = *err;
+  if (s->failure.status == WEFT_OK) wf_error_pass_on(&s->failure, err);
 }
 bool wf_session_failed(const wf_backend_session *s) { return s->failure.status != WEFT_OK; }
 
@@ -478,7 +478,7 @@ static weft_status run_packed(wf_backend_session *s, const wf_row *rows, size_t 
   s->counters.barriers += s->exec.is_small ? c->n_barriers_small : c->n_barriers;
   s->counters.weight_bytes += c->info.weight_bytes;
   if (s->failure.status != WEFT_OK) {
-    if (err) *err = s->failure;
+    wf_error_pass_on(err, &s->failure);
     return s->failure.status;
   }
   return WEFT_OK;

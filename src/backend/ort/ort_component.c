@@ -151,7 +151,7 @@ static weft_status prove_cut(wf_component *c, wf_graph *g, const wf_ports *ports
   weft_status st = wf_graph_optimize(g, &passes, &why);
   if (st == WEFT_OK) st = wf_graph_pack(g, ports, &packed, &why);
   if (st == WEFT_OUT_OF_MEMORY) {
-    if (err) *err = why;
+    wf_error_pass_on(err, &why);
     return st;
   }
   /* A graph whose proof fails is run whole; why it failed is no fault of the model's. */
