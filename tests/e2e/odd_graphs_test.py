@@ -135,8 +135,8 @@ def cases():
 CASES = cases()
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_an_odd_graph_ends_typed(weft, tmp_path, name):
+def save(folder, name):
+    """The case's model and inputs in the folder; the arguments that give the inputs."""
     nodes, constants, *dims = CASES[name]
     used = {i for n in nodes for i in n.input}
     inputs = [info("x", F, dims[0] if dims else ["n"])] if "x" in used else []
@@ -144,9 +144,14 @@ def test_an_odd_graph_ends_typed(weft, tmp_path, name):
     graph = helper.make_graph(nodes, "odd", inputs, [info("y")], [numpy_helper.from_array(a, k) for k, a in constants.items()])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21), helper.make_opsetid(MS, 1)])
     model.ir_version = 10
-    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
-    np.save(tmp_path / "x.npy", f32(1.5, 2.5))
-    np.save(tmp_path / "q.npy", i64(-(1 << 63), 5))
-    given = [a for i in inputs for a in ("--input", f"{i.name}={tmp_path / i.name}.npy")]
+    (folder / "model.onnx").write_bytes(model.SerializeToString())
+    np.save(folder / "x.npy", f32(1.5, 2.5))
+    np.save(folder / "q.npy", i64(-(1 << 63), 5))
+    return [a for i in inputs for a in ("--input", f"{i.name}={folder / i.name}.npy")]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_odd_graph_ends_typed(weft, tmp_path, name):
+    given = save(tmp_path, name)
     bad = check(weft, name, "exec", tmp_path / "model.onnx", *given, "--output-dir", tmp_path / "out", "--threads", "1", seconds=60)
     assert not bad, bad

@@ -15,8 +15,10 @@ onnx = pytest.importorskip("onnx", reason="the judges are not installed (make de
 ort = pytest.importorskip("onnxruntime", reason="the judges are not installed (make deps)")
 from onnx import helper as h  # noqa: E402
 
+import damage_test as damage  # noqa: E402
 import hf_folder_test as hf  # noqa: E402
 import interop_test as interop  # noqa: E402
+import odd_graphs_test as odd  # noqa: E402
 
 LIBRARIES = sorted(Path(ort.__file__).parent.glob("capi/libonnxruntime.so.*"))
 pytestmark = pytest.mark.skipif(not LIBRARIES, reason="the onnxruntime wheel holds no libonnxruntime")
@@ -321,6 +323,59 @@ def test_a_tensor_too_large_for_the_machine_is_an_error(weft, tmp_path):
     for n in (1 << 45, 1 << 62, -3):
         r = execute(weft, path, tmp_path, *ORT, check=None, s=np.array([n], np.int64))
         assert 3 <= r.returncode <= 120 and r.returncode != 20 and r.stderr, n
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_an_odd_graph_ends_typed_here_too(weft, tmp_path, part):
+    """The graphs of odd_graphs_test.py: none of them ends the process or keeps it for ever."""
+    bad = []
+    for name in list(odd.CASES)[part::4]:
+        given = odd.save(tmp_path, name)
+        bad.append(damage.check(weft, name, "exec", tmp_path / "model.onnx", *given, "--output-dir", tmp_path / "out", "--backend", "ort",
+                                "--ort", LIBRARY, "--threads", "1", seconds=60))
+    assert not any(bad), [b for b in bad if b]
+
+
+@pytest.mark.parametrize("kind", ["int32", "int64", "int8", "uint8", "uint32"])
+@pytest.mark.parametrize("op", ["Div", "Mod"])
+def test_a_division_that_the_processor_refuses_ends_typed(weft, tmp_path, op, kind):
+    """The library divides by the processor's instruction: it would end the process for the lowest number by -1 and, before
+    1.31, for 0. NumPy judges the rest, with C's rounding for Div and Python's sign for Mod."""
+    proto = h.np_dtype_to_tensor_dtype(np.dtype(kind))
+    low, high = np.iinfo(kind).min, np.iinfo(kind).max
+    for shape in ([None], None):
+        path = save(tmp_path / "m.onnx", [h.make_node(op, ["a", "b"], ["y"])], [value("a", shape, proto), value("b", shape, proto)],
+                    [value("y", shape, proto)])
+        a = np.array([7, high, low, 100, 1], kind)
+        b = np.array([3, high, 2, 7, 1], kind) if low == 0 else np.array([-3, -1, -1, 7, 1], kind)
+        exact = [int(abs(int(x)) // abs(int(y))) * (1 if (x < 0) == (y < 0) else -1) for x, y in zip(a.tolist(), b.tolist())]
+        if op == "Mod":
+            exact = [int(x) % int(y) for x, y in zip(a.tolist(), b.tolist())]
+        wrapped = np.array([(e - low) % (high - low + 1) + low for e in exact], object).astype(kind)
+        r = execute(weft, path, tmp_path, *ORT, check=None, a=a, b=b)
+        if r.returncode == 10 and b"NOT_IMPLEMENTED" in r.stderr:
+            pytest.skip(f"this onnxruntime has no {op} of {kind}")
+        assert r.returncode == 0, r.stderr
+        assert (np.load(tmp_path / "out" / "y.npy") == wrapped).all()
+        b[1] = 0
+        r = execute(weft, path, tmp_path, *ORT, check=None, a=a, b=b)
+        assert r.returncode in (6, 17) and b"division by zero" in r.stderr
+
+
+def test_a_guarded_division_works_in_subgraphs_and_by_constants(weft, tmp_path):
+    """In a branch of an If, as a scalar, over no elements; and a division by a constant stays the library's own node."""
+    i64 = onnx.TensorProto.INT64
+    then = h.make_graph([h.make_node("Div", ["a", "b"], ["t"])], "t", [], [value("t", [None], i64)])
+    other = h.make_graph([h.make_node("Mod", ["a", "b"], ["e"])], "e", [], [value("e", [None], i64)])
+    path = save(tmp_path / "m.onnx", [h.make_node("If", ["c"], ["y"], then_branch=then, else_branch=other),
+                                      h.make_node("Div", ["a", "two"], ["z"])],
+                [value("c", [], onnx.TensorProto.BOOL), value("a", [None], i64), value("b", [None], i64)],
+                [value("y", [None], i64), value("z", [None], i64)], [onnx.numpy_helper.from_array(np.array(2, np.int64), "two")])
+    for a, b in ((np.array([9, -(1 << 63)]), np.array([4, -1])), (np.zeros(0, np.int64), np.zeros(0, np.int64))):
+        for c in (True, False):
+            got = execute(weft, path, tmp_path, c=np.array(c), a=a, b=b)
+            want = [2, -(1 << 63)] if c else [1, 0]
+            assert got["y"].tolist() == want[:len(a)] and got["z"].tolist() == [4, -(1 << 62)][:len(a)]
 
 
 def test_damaged_files_end_in_typed_errors(weft, tmp_path):
