@@ -67,6 +67,13 @@ bool eval_store_f64(wf_tensor *t, size_t i, double v) {
   } else if (t->dtype == WF_DTYPE_F16) {
     const uint16_t h = to_half(v);
     memcpy(at + 2 * i, &h, sizeof h);
+  } else if (t->dtype == WF_DTYPE_BF16) {
+    const float f = (float)v;
+    uint32_t u;
+    memcpy(&u, &f, sizeof u);
+    const uint32_t up = u + 0x7fff + (u >> 16 & 1); /* nearest even */
+    const uint16_t h = (uint16_t)(f != f ? u >> 16 | 0x40 : up >> 16);
+    memcpy(at + 2 * i, &h, sizeof h);
   } else {
     return false;
   }
@@ -107,8 +114,8 @@ void eval_store(wf_tensor *t, size_t i, num v) {
 }
 
 bool eval_can_write(wf_dtype t) {
-  return t == WF_DTYPE_F32 || t == WF_DTYPE_F64 || t == WF_DTYPE_F16 || t == WF_DTYPE_BOOL ||
-         (wf_dtype_is_int(t) && wf_dtype_bits(t) >= 8);
+  return t == WF_DTYPE_F32 || t == WF_DTYPE_F64 || t == WF_DTYPE_F16 || t == WF_DTYPE_BF16 ||
+         t == WF_DTYPE_BOOL || (wf_dtype_is_int(t) && wf_dtype_bits(t) >= 8);
 }
 
 /* ---- broadcasting ------------------------------------------------------------------------ */

@@ -154,6 +154,28 @@ static weft_status eval_expand(evaluator *e) {
   return copy_strided(e, e->in[0], rank, dims, 0, strides);
 }
 
+/* Each axis as a pair: how often, and the axis itself. */
+static weft_status eval_tile(evaluator *e) {
+  const wf_tensor *x = e->in[0];
+  int64_t repeats[GRAPH_MAX_RANK], strides[GRAPH_MAX_RANK], dims[2 * GRAPH_MAX_RANK],
+      steps[2 * GRAPH_MAX_RANK];
+  if (ints(e, "", 1, repeats) != x->rank || 2 * x->rank > GRAPH_MAX_RANK) return WEFT_UNSUPPORTED;
+  own_strides(x, strides);
+  for (int32_t i = 0; i < x->rank; i++) {
+    if (repeats[i] < 0 || repeats[i] > INT32_MAX) return WEFT_UNSUPPORTED;
+    dims[2 * i] = repeats[i], steps[2 * i] = 0;
+    dims[2 * i + 1] = x->dims[i], steps[2 * i + 1] = strides[i];
+  }
+  const weft_status st = copy_strided(e, x, 2 * x->rank, dims, 0, steps);
+  int64_t *joined =
+      st == WEFT_OK ? wf_arena_calloc(e->arena, (size_t)x->rank + 1, sizeof *joined) : NULL;
+  if (!joined) return st == WEFT_OK ? WEFT_UNSUPPORTED : st;
+  for (int32_t i = 0; i < x->rank; i++) joined[i] = dims[2 * i] * dims[2 * i + 1];
+  e->out[0]->rank = x->rank;
+  e->out[0]->dims = joined;
+  return WEFT_OK;
+}
+
 static weft_status eval_slice(evaluator *e) {
   const wf_tensor *x = e->in[0];
   int64_t starts[GRAPH_MAX_RANK], ends[GRAPH_MAX_RANK], axes[GRAPH_MAX_RANK], steps[GRAPH_MAX_RANK];
@@ -470,6 +492,7 @@ static const eval_fn functions[WF_OP_COUNT] = {
     [WF_OP_FLATTEN] = eval_flatten,
     [WF_OP_TRANSPOSE] = eval_transpose,
     [WF_OP_EXPAND] = eval_expand,
+    [WF_OP_TILE] = eval_tile,
     [WF_OP_SLICE] = eval_slice,
     [WF_OP_CONCAT] = eval_concat,
     [WF_OP_GATHER] = eval_gather,

@@ -31,6 +31,7 @@ weft_status pass_activation(pass *p);  /* WEFT_UNARY, WEFT_GLU */
 weft_status pass_linear(pass *p);      /* WEFT_LINEAR, biases */
 weft_status pass_offsets(pass *p);     /* float offsets of quantised blocks */
 weft_status pass_attention(pass *p);   /* attention operators to WEFT_ATTENTION */
+weft_status pass_heads(pass *p);       /* MultiHeadAttention, written out for pass_longhand */
 weft_status pass_longhand(pass *p);    /* attention written out */
 weft_status pass_rotary(pass *p);      /* RotaryEmbedding beside heads to WEFT_ROTARY */
 weft_status pass_frequencies(pass *p); /* angles of the rotary embedding, one row a token */

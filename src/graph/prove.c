@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "graph/eval.h"
+#include "graph/eval_ops.h"
 
 enum { MAX_CONSTANTS = 24, MAX_PROBES = 160, LARGEST_CONSTANT = 1 << 15, MAX_BINDINGS = 300 };
 /* Elements computed for one graph; a real mask with a window of 4096 takes 20 million. */
@@ -33,6 +34,7 @@ typedef struct prover {
   wf_binding bindings[MAX_BINDINGS];
   size_t n_bindings;
   probe at;
+  bool is_undefined; /* the graph itself has no value at this probe */
 } prover;
 
 /* ---- what the subgraph reads ------------------------------------------------------------- */
@@ -194,6 +196,19 @@ static bool eval_shape_of(prover *r, const wf_node *n) {
   return true;
 }
 
+/* An Expand whose shapes don't broadcast: no runtime gives the graph a value at these lengths. */
+static bool is_mismatch(const wf_node *n, const wf_tensor *const *in) {
+  int64_t target[GRAPH_MAX_RANK], dims[GRAPH_MAX_RANK];
+  int32_t rank;
+  if (n->op != WF_OP_EXPAND || in[1]->n > GRAPH_MAX_RANK) return false;
+  for (size_t i = 0; i < in[1]->n; i++) {
+    if (!graph_tensor_i64(in[1], i, &target[i])) return false;
+  }
+  const wf_tensor shape = {.rank = (int32_t)in[1]->n, .dims = target};
+  const wf_tensor *both[2] = {in[0], &shape};
+  return !eval_broadcast(both, 2, &rank, dims);
+}
+
 static bool eval_one(prover *r, const wf_node *n) {
   const wf_tensor *in[8] = {0};
   wf_tensor *out[8] = {0};
@@ -205,7 +220,10 @@ static bool eval_one(prover *r, const wf_node *n) {
   weft_status st = eval_node(n, in, r->arena, out, &err);
   const wf_pass_options *o = r->p->o;
   if (st == WEFT_UNSUPPORTED && o->fold) st = o->fold(o->fold_user, n, in, r->arena, out, &err);
-  if (st != WEFT_OK) return false;
+  if (st != WEFT_OK) {
+    r->is_undefined = is_mismatch(n, in);
+    return false;
+  }
   for (int32_t i = 0; i < n->n_outputs; i++) {
     if (n->outputs[i] >= 0) r->results[n->outputs[i]] = out[i];
     r->p->n_evaluated += 64 + (out[i] ? out[i]->n : 0);
@@ -265,13 +283,20 @@ static bool prove(pass *p, int32_t value, check_fn check, void *user) {
   probe probes[MAX_PROBES];
   bool ok = open_prover(&r, p, value);
   const int n = ok ? list_probes(&r, probes) : 0;
+  /* Some graphs are only defined for a prompt from the start and for single tokens after it (an
+   * Expand of [n, n] to [n, past + n]). What the rule says elsewhere contradicts nothing. */
+  bool has_prompt = false, has_step = false;
   for (int i = 0; i < n && ok; i++) {
     r.at = probes[i];
+    r.is_undefined = false;
     const wf_tensor *t = evaluate(&r);
+    if (!t && r.is_undefined) continue;
     ok = t && check(&r, t, user);
+    has_prompt |= r.at.past == 0 && r.at.n_new > 1;
+    has_step |= r.at.past > 0 && r.at.n_new == 1;
   }
   close_prover(&r);
-  return ok && n > 0;
+  return ok && has_prompt && has_step;
 }
 
 /* ---- remembered answers ------------------------------------------------------------------ */
