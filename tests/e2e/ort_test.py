@@ -413,3 +413,38 @@ def test_a_hub_cache_of_links_gives_the_same_bits(weft, tmp_path):
     x = np.random.default_rng(4).normal(size=(5, 64)).astype(np.float32)
     want = session_of(plain).run(None, {"x": x})[0]
     assert execute(weft, snapshot / "m.onnx", tmp_path, x=x)["y"].tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize("prunes", [False, True])
+def test_a_graph_without_a_past_runs_whole_each_time(weft, tmp_path, prunes):
+    """No state: each step runs the whole sequence, and where the graph gives the last row alone, each prefix."""
+    rng = np.random.default_rng(5)
+    v, d = hf.lh.VOCAB, 8
+    embed, head = rng.normal(size=(v, d)).astype(np.float32), rng.normal(size=(d, v)).astype(np.float32)
+    nodes = [h.make_node("Gather", ["embed", "input_ids"], ["x"]), h.make_node("CumSum", ["x", "one"], ["s"]),
+             h.make_node("Tanh", ["s"], ["t"]), h.make_node("MatMul", ["t", "head"], ["all"])]
+    nodes += [h.make_node("Gather", ["all", "last"], ["logits"], axis=1)] if prunes else [h.make_node("Identity", ["all"], ["logits"])]
+    i64 = onnx.TensorProto.INT64
+    graph = h.make_graph(nodes, "g", [value("input_ids", ["batch", "seq"], i64)], [value("logits", ["batch", 1 if prunes else "seq", v])],
+                         [onnx.numpy_helper.from_array(a, n) for a, n in
+                          ((embed, "embed"), (head, "head"), (np.array(1, np.int64), "one"), (np.array([-1], np.int64), "last"))])
+    model = h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=8)
+    folder = hf.make_folder(tmp_path / "toy", dict(hf.lh.DEFAULTS), model=model)
+    session = session_of(folder / "onnx" / "model.onnx")
+
+    def last(ids):
+        return session.run(None, {"input_ids": np.array([ids], np.int64)})[0][0, -1]
+
+    out = tmp_path / "logits.npy"
+    weft("logits", folder, "--ids", text_of(hf.IDS), "--output", out, *ORT, check=0)
+    ours = np.load(out)
+    if prunes:
+        want = np.stack([last(hf.IDS[:i + 1]) for i in range(len(hf.IDS))])
+    else:
+        want = session.run(None, {"input_ids": np.array([hf.IDS], np.int64)})[0][0]
+    assert ours.tobytes() == want.tobytes()
+    ids = list(hf.IDS)
+    for _ in range(6):
+        ids.append(int(last(ids).argmax()))
+    answer = weft.json("run", folder, "--ids", text_of(hf.IDS), "--greedy", "--ignore-eos", "--max-tokens", 6, "--json", *ORT)
+    assert answer["output_ids"] == ids[len(hf.IDS):]
