@@ -7,10 +7,21 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
 #include "base/error.h"
+
+/* WEFT_TEST_FILTER='*a_row*' runs the tests whose names match (`*` and `?`), and no other. */
+static inline void test_filter_take(void) {
+  const char *filter = getenv("WEFT_TEST_FILTER");
+  if (filter) cmocka_set_test_filter(filter);
+}
+#undef cmocka_run_group_tests
+#define cmocka_run_group_tests(tests, setup, teardown) \
+  (test_filter_take(),                                 \
+   _cmocka_run_group_tests(#tests, tests, sizeof(tests) / sizeof *(tests), setup, teardown))
 
 /* Fails the test with the error's own sentence when `call` does not give WEFT_OK. */
 #define assert_ok(call, err)                                                          \
