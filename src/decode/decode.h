@@ -62,6 +62,8 @@ void wf_sampler_note(wf_sampler *s, const int32_t *tokens, size_t n, bool is_gen
 void wf_sampler_forget(wf_sampler *s, const int32_t *tokens, size_t n, bool is_generated);
 /* Forgets all. */
 void wf_sampler_reset(wf_sampler *s);
+/* The seed of the draws to come. */
+void wf_sampler_seed(wf_sampler *s, uint64_t seed);
 bool wf_sampler_is_greedy(const wf_sampler *s);
 
 /* Chooses a token from raw logits [vocab], which stay as they are. `counter` numbers the choice

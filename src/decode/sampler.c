@@ -161,6 +161,8 @@ void wf_sampler_reset(wf_sampler *s) {
   s->n_listed = 0;
 }
 
+void wf_sampler_seed(wf_sampler *s, uint64_t seed) { s->o.seed = seed; }
+
 static weft_status check_finite(const float *logits, int64_t vocab, weft_error *err) {
   bool any_bad = false, any_good = false;
   for (int64_t i = 0; i < vocab; i++) {

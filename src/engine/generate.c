@@ -180,6 +180,8 @@ void wf_generation_begin_answer(weft_generation *g) {
   wf_stops_reset(g->stops);
   /* what was generated before is prompt from now on */
   wf_sampler_reset(g->sampler);
+  /* the counter begins at 0 again: without a seed of its own an answer must not repeat the last */
+  if (!g->options.has_seed) wf_sampler_seed(g->sampler, wf_random_seed());
   wf_sampler_note(g->sampler, g->tokens.at, g->tokens.n, false);
 }
 
@@ -202,21 +204,25 @@ static weft_status extend(weft_generation *g, const int32_t *tokens, size_t n, w
   return st;
 }
 
-weft_status weft_generation_append(weft_generation *g, const int32_t *tokens, size_t n_tokens,
-                                   weft_error *err) {
-  weft_status st = WEFT_OK;
-  WF_RETURN_IF_ERROR(wf_generation_enter(g, err));
+static weft_status append(weft_generation *g, const int32_t *tokens, size_t n_tokens,
+                          weft_error *err) {
   const uint64_t started = wf_clock_ns();
-  WF_TRY(check_ids(g, tokens, n_tokens, err));
-  WF_TRY(check_room(g, g->tokens.n, n_tokens, err));
+  WF_RETURN_IF_ERROR(check_ids(g, tokens, n_tokens, err));
+  WF_RETURN_IF_ERROR(check_room(g, g->tokens.n, n_tokens, err));
   if (n_tokens > 0) {
     g->cached_tokens = g->kv.length < (int64_t)g->tokens.n ? g->kv.length : (int64_t)g->tokens.n;
-    WF_TRY(extend(g, tokens, n_tokens, err));
+    WF_RETURN_IF_ERROR(extend(g, tokens, n_tokens, err));
   }
   wf_generation_begin_answer(g);
   g->prefill_ms = (double)(wf_clock_ns() - started) / 1e6;
   g->decode_ms = 0;
-out:
+  return WEFT_OK;
+}
+
+weft_status weft_generation_append(weft_generation *g, const int32_t *tokens, size_t n_tokens,
+                                   weft_error *err) {
+  WF_RETURN_IF_ERROR(wf_generation_enter(g, err));
+  const weft_status st = append(g, tokens, n_tokens, err);
   wf_generation_leave(g);
   return st;
 }
@@ -225,11 +231,13 @@ weft_status weft_generation_append_text(weft_generation *g, const char *text, si
                                         weft_error *err) {
   int32_t *ids = NULL;
   size_t n = 0;
-  const unsigned flags =
-      weft_generation_length(g) ? WEFT_TOKENIZE_NO_SPECIAL : WEFT_TOKENIZE_DEFAULT;
-  WF_RETURN_IF_ERROR(weft_tokenize(g->model, text, n_text, flags, &ids, &n, err));
-  const weft_status st = weft_generation_append(g, ids, n, err);
+  /* entered first: whether there are tokens yet is the business of one thread at a time */
+  WF_RETURN_IF_ERROR(wf_generation_enter(g, err));
+  const unsigned flags = g->tokens.n ? WEFT_TOKENIZE_NO_SPECIAL : WEFT_TOKENIZE_DEFAULT;
+  weft_status st = weft_tokenize(g->model, text, n_text, flags, &ids, &n, err);
+  if (st == WEFT_OK) st = append(g, ids, n, err);
   wf_free(ids);
+  wf_generation_leave(g);
   return st;
 }
 

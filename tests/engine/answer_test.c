@@ -246,6 +246,35 @@ static void seeds_repeat_themselves_and_no_seed_does_not(void **state) {
   }
 }
 
+/* One conversation, emptied and asked again: as the chat's /reset does. */
+static void a_conversation_asked_again_repeats_itself_only_with_a_seed(void **state) {
+  (void)state;
+  for (int has_seed = 0; has_seed <= 1; has_seed++) {
+    weft_error err = {0};
+    weft_generation *g = NULL;
+    weft_generation_options o;
+    wf_buf texts[2] = {{0}, {0}};
+    weft_generation_options_init(&o, sizeof o);
+    o.max_tokens = 20;
+    o.temperature = 1.0f;
+    o.has_seed = has_seed;
+    assert_ok(weft_generation_create(&g, model, &o, &err), &err);
+    for (int i = 0; i < 2; i++) {
+      answer a = {0};
+      assert_ok(weft_generation_rewind(g, 0, &err), &err);
+      assert_ok(weft_generation_append_text(g, "f", 1, &err), &err);
+      assert_ok(weft_generation_run(g, collect, &a, NULL, &err), &err);
+      texts[i] = a.text;
+    }
+    assert_int_equal(texts[0].n, 20);
+    assert_int_equal(texts[1].n, 20);
+    assert_int_equal(memcmp(texts[0].at, texts[1].at, 20) == 0, has_seed);
+    wf_buf_deinit(&texts[0]);
+    wf_buf_deinit(&texts[1]);
+    weft_generation_close(g);
+  }
+}
+
 static void logits_that_are_not_finite_keep_the_good_tokens(void **state) {
   (void)state;
   weft_generation_options o = greedy();
@@ -489,6 +518,7 @@ int main(void) {
       cmocka_unit_test(logprobs_do_not_move_with_temperature_or_top_p),
       cmocka_unit_test(presence_and_frequency_leave_the_prompt_alone),
       cmocka_unit_test(seeds_repeat_themselves_and_no_seed_does_not),
+      cmocka_unit_test(a_conversation_asked_again_repeats_itself_only_with_a_seed),
       cmocka_unit_test(logits_that_are_not_finite_keep_the_good_tokens),
       cmocka_unit_test(content_never_becomes_a_control_token),
       cmocka_unit_test(ids_outside_the_vocabulary_and_long_prompts_are_refused_by_name),
