@@ -180,6 +180,20 @@ static void two_engines_share_one_environment_and_the_last_releases_it(void **un
   assert_all_gone(lib);
 }
 
+static void a_process_has_one_library_and_says_which(void **unused) {
+  (void)unused;
+  need_library();
+  weft_error err = {0};
+  ort_library *lib = library(), *other = NULL;
+  assert_ok(ort_library_open(&other, NULL, &err), &err);
+  assert_ptr_equal(other, lib);
+  assert_refused(ort_library_open(&other, "/nowhere/libonnxruntime.so", &err), WEFT_IO, &err);
+  assert_non_null(strstr(err.what, "/nowhere/libonnxruntime.so"));
+  assert_refused(ort_library_open(&other, "/proc/self/exe", &err), WEFT_UNSUPPORTED, &err);
+  assert_non_null(strstr(err.what, lib->path));
+  assert_non_null(strstr(err.what, "/proc/self/exe"));
+}
+
 /* ---- failures -------------------------------------------------------------------------------- */
 
 static void a_failed_load_leaves_nothing_behind(void **unused) {
@@ -607,6 +621,7 @@ int main(void) {
       cmocka_unit_test(whatever_is_closed_first_the_library_sees_one_order),
       cmocka_unit_test(a_value_held_outside_keeps_what_it_stands_on_after_the_engine_is_closed),
       cmocka_unit_test(two_engines_share_one_environment_and_the_last_releases_it),
+      cmocka_unit_test(a_process_has_one_library_and_says_which),
       cmocka_unit_test(a_failed_load_leaves_nothing_behind),
       cmocka_unit_test(a_failed_run_leaves_the_state_as_it_was),
       cmocka_unit_test(use_from_a_foreign_thread_is_refused_and_changes_nothing),

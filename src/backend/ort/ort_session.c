@@ -39,8 +39,13 @@ void ort_counters(const wf_backend_session *s, wf_run_counters *result) {
 
 void ort_rest(wf_backend_session *s) {
   if (s->returned.owner != wf_owner_token()) return;
+  size_t held, used;
   drop_outputs(s);
   ort_env_shrink(s->c->lib);
+  ort_env_memory(s->c->lib, &held, &used);
+  if (held) {
+    wf_log(3, "ONNX Runtime holds %zu KiB in its arena, %zu in use", held >> 10, used >> 10);
+  }
 }
 
 weft_status ort_open(wf_backend_session **result, const wf_component *component, wf_team *team,
