@@ -93,24 +93,57 @@ static int read_counts(const cli_command *c, const char *name, const char *text,
                    name, (long long)lo, (long long)hi, text);
 }
 
+typedef struct plan {
+  counts prompts, decodes, depths, threads;
+  bool json;
+} plan;
+
+/* Every setting of one number of threads, over a model opened for it; -1 to go on, else the exit
+ * code. Rows of --json gather in b, lines for people are printed as they come. */
+static int bench_threads(const plan *p, size_t at, const char *path, cli_model_options *mo,
+                         wf_buf *b) {
+  int code = -1;
+  weft_error err = {0};
+  weft_model *model = NULL;
+  weft_model_options options;
+  weft_model_info info = {.struct_size = sizeof info};
+  mo->threads = p->threads.at[at];
+  cli_model_take(mo, false, &options);
+  if (cli_model_open(&model, path, &options, &err) != WEFT_OK) return cli_fail(&err);
+  weft_model_describe(model, &info);
+  const size_t n_decodes = p->decodes.n, n_depths = p->depths.n;
+  for (size_t i = 0; code < 0 && i < p->prompts.n * n_decodes * n_depths; i++) {
+    const setting s = {p->threads.at[at], p->prompts.at[i / (n_decodes * n_depths)],
+                       p->decodes.at[i / n_depths % n_decodes], p->depths.at[i % n_depths]};
+    double prefill = 0, decode = 0;
+    if (measure(model, &s, &prefill, &decode, &err) != WEFT_OK) {
+      code = cli_fail(&err);
+      break;
+    }
+    (p->json ? add_row : add_line)(b, at == 0 && i == 0, &s, prefill, decode, info.load_ms);
+    if (p->json) continue;
+    cli_out(b->at, b->n);
+    wf_buf_clear(b);
+  }
+  weft_model_close(model);
+  return code;
+}
+
 int cmd_bench(const cli_command *c, int argc, char **argv) {
   int code;
   const char *prompts = "512", *decodes = "128", *depths = "0", *threads = NULL;
-  bool json = false;
   cli_model_options mo;
   cli_option model_table[CLI_N_MODEL_OPTIONS];
   cli_texts rest = {0};
-  weft_error err = {0};
-  weft_model *model = NULL;
   wf_buf b = {0};
-  counts p = {0}, n = {0}, d = {0}, t = {0};
+  plan p = {0};
   char usable[16];
   const cli_option own[] = {
       {"--prompt", "-p", CLI_TEXT, &prompts, NULL, 0, 0, "N,..", "prompt tokens (512)"},
       {"--decode", "-n", CLI_TEXT, &decodes, NULL, 0, 0, "N,..", "answer tokens (128)"},
       {"--depth", "-d", CLI_TEXT, &depths, NULL, 0, 0, "N,..", "tokens that are there before (0)"},
       {"--threads", "-t", CLI_TEXT, &threads, NULL, 0, 0, "N,..", "threads (all that may be used)"},
-      {"--json", NULL, CLI_FLAG, &json, NULL, 0, 0, NULL, "a JSON list, one object a setting"},
+      {"--json", NULL, CLI_FLAG, &p.json, NULL, 0, 0, NULL, "a JSON list, one object a setting"},
       {NULL, NULL, CLI_FLAG, NULL, NULL, 0, 0, NULL, NULL}};
   cli_model_options_init(&mo);
   cli_model_table(&mo, model_table);
@@ -124,55 +157,30 @@ int cmd_bench(const cli_command *c, int argc, char **argv) {
     wf_buf_deinit(&text);
     threads = usable;
   }
-  if ((code = read_counts(c, "-p", prompts, 0, 1 << 24, &p)) >= 0 ||
-      (code = read_counts(c, "-n", decodes, 0, 1 << 24, &n)) >= 0 ||
-      (code = read_counts(c, "-d", depths, 0, 1 << 24, &d)) >= 0 ||
-      (code = read_counts(c, "-t", threads, 1, 1024, &t)) >= 0) {
+  if ((code = read_counts(c, "-p", prompts, 0, 1 << 24, &p.prompts)) >= 0 ||
+      (code = read_counts(c, "-n", decodes, 0, 1 << 24, &p.decodes)) >= 0 ||
+      (code = read_counts(c, "-d", depths, 0, 1 << 24, &p.depths)) >= 0 ||
+      (code = read_counts(c, "-t", threads, 1, 1024, &p.threads)) >= 0) {
     goto out;
   }
   if (rest.n != 1) {
     code = cli_usage(c, "name one package");
     goto out;
   }
-  if (json) wf_buf_puts(&b, "[");
-  bool is_first = true;
-  for (size_t it = 0; it < t.n; it++) {
-    weft_model_options options;
-    mo.threads = t.at[it];
-    cli_model_take(&mo, false, &options);
-    if (cli_model_open(&model, rest.at[0], &options, &err) != WEFT_OK) {
-      code = cli_fail(&err);
-      goto out;
-    }
-    weft_model_info info = {.struct_size = sizeof info};
-    weft_model_describe(model, &info);
-    for (size_t i = 0; i < p.n * n.n * d.n; i++) {
-      const setting s = {t.at[it], p.at[i / (n.n * d.n)], n.at[i / d.n % n.n], d.at[i % d.n]};
-      double prefill = 0, decode = 0;
-      if (measure(model, &s, &prefill, &decode, &err) != WEFT_OK) {
-        code = cli_fail(&err);
-        goto out;
-      }
-      (json ? add_row : add_line)(&b, is_first, &s, prefill, decode, info.load_ms);
-      if (!json) { /* a line as soon as it is known */
-        cli_out(b.at, b.n);
-        wf_buf_clear(&b);
-      }
-      is_first = false;
-    }
-    weft_model_close(model);
-    model = NULL;
+  if (p.json) wf_buf_puts(&b, "[");
+  for (size_t i = 0; i < p.threads.n; i++) {
+    code = bench_threads(&p, i, rest.at[0], &mo, &b);
+    if (code >= 0) goto out;
   }
-  if (json) wf_buf_puts(&b, "]\n");
+  if (p.json) wf_buf_puts(&b, "]\n");
   code = b.failed ? cli_fail_memory() : 0;
   if (code == 0 && b.n) cli_out(b.at, b.n);
 out:
-  weft_model_close(model);
   wf_buf_deinit(&b);
-  wf_free(p.at);
-  wf_free(n.at);
-  wf_free(d.at);
-  wf_free(t.at);
+  wf_free(p.prompts.at);
+  wf_free(p.decodes.at);
+  wf_free(p.depths.at);
+  wf_free(p.threads.at);
   cli_model_deinit(&mo);
   wf_vec_free(&rest);
   return code;

@@ -44,6 +44,15 @@ int main(int argc, char **argv) {
     return CLI_USAGE;
   }
   const char *word = argv[1];
+  char help[] = "--help";
+  char *only_help[] = {help};
+  int n_rest = argc - 2;
+  char **rest = argv + 2;
+  if (strcmp(word, "help") == 0 && argc > 2) { /* `weft help run`, as git takes it */
+    word = argv[2];
+    n_rest = 1;
+    rest = only_help;
+  }
   if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0) {
     print_commands();
     return cli_out_close(0);
@@ -61,7 +70,7 @@ int main(int argc, char **argv) {
   }
   for (size_t i = 0; i < WF_ARRAY_LEN(commands); i++) {
     if (strcmp(word, commands[i].name) == 0) {
-      return cli_out_close(commands[i].run(&commands[i], argc - 2, argv + 2));
+      return cli_out_close(commands[i].run(&commands[i], n_rest, rest));
     }
   }
   cli_err("weft: there is no command '%s'\ntry: weft --help\n", word);

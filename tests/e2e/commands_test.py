@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """weft bench, inspect and cache: what they print, and where the cache lies."""
 import json
+import os
 import re
 import shutil
 import subprocess
 
 import pytest
 
-from chain_model import A, ONE, Chain, onnx
+from chain_model import A, ONE, Chain, np, onnx
 
 FIELDS = ["threads", "prompt_tokens", "decode_tokens", "depth", "prefill_tokens_per_second", "decode_tokens_per_second", "load_ms",
           "peak_memory_bytes"]
@@ -109,3 +110,32 @@ def test_the_cache_lies_where_xdg_says(weft, gguf, tmp_path, env, at):
     assert ("imports" in listed) == bool(at)
     subprocess.run([weft.program, "cache", "clear"], env=env, cwd=work, capture_output=True, check=True)
     assert not [p for p in tmp_path.rglob("*") if p.is_file()]
+
+
+def test_a_gguf_file_s_text_is_its_package_s(weft, gguf, package, tmp_path):
+    (tmp_path / "m.json").write_text('{"messages": [{"role": "user", "content": "é数 <|im_end|>"}], "add_generation_prompt": true}')
+    for argv in (["tokenize", "{}", "é数  a\n<|im_end|>", "--offsets"], ["detokenize", "{}", "1,2,3,520,9531,198"],
+                 ["detokenize", "{}", "1,520", "--skip-special"], ["template", "{}", tmp_path / "m.json"]):
+        want, got = (weft(*[p if a == "{}" else a for a in argv], check=0).stdout for p in (package, gguf))
+        assert got == want and want
+
+
+@pytest.mark.parametrize("kv", ["f16", "f32", "q8"])
+def test_logits_are_exact_unless_told_otherwise_and_the_cache_type_is_the_caller_s(weft, package, tmp_path, kv):
+    def logits(*options):
+        weft("logits", package, "--ids", "1,9690,198,2683,359,253", "--output", tmp_path / "l.npy", *options, check=0)
+        return np.load(tmp_path / "l.npy")
+
+    unsaid, exact, fast, f32 = logits("--kv", kv), logits("--kv", kv, "--precision", "exact"), logits(
+        "--kv", kv, "--precision", "fast"), logits("--kv", "f32")
+    assert np.array_equal(unsaid, exact)
+    assert not np.array_equal(fast, exact) or weft.json("inspect", package, "--json")["cpu_level"] == "ref"
+    away = np.abs(unsaid - f32).max() / np.ptp(f32)
+    assert away == 0 if kv == "f32" else 0 < away < {"f16": 1e-3, "q8": 2e-2}[kv]
+
+
+def test_the_team_is_as_large_as_the_affinity_unless_told_otherwise(weft, chain):
+    one = min(os.sched_getaffinity(0))
+    for options, want in (((), 1), (("-t", "2"), 2)):
+        row, = weft.json("bench", chain, "-p", "4", "-n", "2", "--json", *options, preexec_fn=lambda: os.sched_setaffinity(0, {one}))
+        assert row["threads"] == want

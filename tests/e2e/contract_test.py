@@ -22,6 +22,7 @@ def test_each_command_has_help_on_stdout(weft, command):
     r = weft(command, "--help", check=0)
     assert f"weft {command}" in r.stdout.decode()
     assert r.stderr == b""
+    assert weft("help", command, check=0).stdout == r.stdout
 
 
 @pytest.mark.parametrize("command", COMMANDS)
