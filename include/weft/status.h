@@ -47,7 +47,10 @@ extern "C" {
   X(LIMIT, 18, 413, 0, "limit_exceeded")                  \
   X(CLOSED, 19, 410, 0, "closed_error")                   \
   X(INTERNAL, 20, 500, 0, "internal_error")               \
-  X(MISMATCH, 21, 500, 0, "verify_error")
+  X(MISMATCH, 21, 500, 0, "verify_error")                 \
+  X(BIND, 22, 400, 0, "invalid_request_error")            \
+  X(MISSING_INPUT, 23, 400, 0, "invalid_request_error")   \
+  X(RUN, 24, 422, 0, "run_error")
 
 typedef enum weft_status {
 #define WEFT_STATUS_ENUM(name, number, http, retry, type) WEFT_##name = number,

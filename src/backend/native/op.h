@@ -18,7 +18,7 @@ typedef struct wf_op_call wf_op_call;
 typedef struct wf_op_env {
   wf_cpu_level level;
   wf_team *team; /* NULL: alone */
-  int64_t past; /* absolute position of the first new token, of a row run by itself */
+  int64_t past;  /* absolute position of the first new token, of a row run by itself */
   void *user;
   /* Memory for output i, 64-byte aligned, valid as long as the caller keeps the output. */
   weft_status (*make)(void *user, int32_t output, size_t n_bytes, void **data, weft_error *err);
