@@ -154,7 +154,8 @@ WEFT_API WEFT_NODISCARD weft_status weft_detokenize(const weft_model *model, con
 WEFT_API WEFT_NODISCARD weft_status weft_chat_text(const weft_model *model, const char *json,
                                                    size_t n_json, char **text, size_t *n_text,
                                                    weft_error *err);
-/* The same, as ids: what users typed never becomes a control token. */
+/* The same, as ids: what users typed never becomes a control token. Owner: *ids is the caller's
+ * (weft_free). Thread: any. Errors: those of weft_chat_text and weft_tokenize. */
 WEFT_API WEFT_NODISCARD weft_status weft_chat_ids(const weft_model *model, const char *json,
                                                   size_t n_json, int32_t **ids, size_t *n_ids,
                                                   weft_error *err);
@@ -172,7 +173,8 @@ typedef struct weft_tokenizer weft_tokenizer;
  * Errors: IO, PARSE, TOKENIZER (a part that is unknown, by name), UNSUPPORTED, IMPORT. */
 WEFT_API WEFT_NODISCARD weft_status weft_tokenizer_open(weft_tokenizer **result, const char *path,
                                                         weft_error *err);
-WEFT_API void weft_tokenizer_close(weft_tokenizer *t); /* NULL is fine */
+/* NULL is fine. Thread: any, once no call uses it. */
+WEFT_API void weft_tokenizer_close(weft_tokenizer *t);
 
 typedef struct weft_encoding {
   size_t struct_size;
@@ -182,26 +184,33 @@ typedef struct weft_encoding {
   uint32_t *offsets;   /* [n][2] begin and end in characters of the text; with offsets only */
 } weft_encoding;
 /* Text (and, unless pair is NULL, a second one as the post-processor joins them) to ids.
- * Owner: *result's arrays are the caller's, released by weft_encoding_clear. Thread: any. */
+ * Owner: *result's arrays are the caller's, released by weft_encoding_clear. Thread: any.
+ * Errors: INVALID_ARGUMENT (text that is not UTF-8, with its place), TOKENIZER, OUT_OF_MEMORY.
+ * Units: n_text and n_pair are bytes. */
 WEFT_API WEFT_NODISCARD weft_status weft_tokenizer_encode(const weft_tokenizer *t, const char *text,
                                                           size_t n_text, const char *pair,
                                                           size_t n_pair, unsigned flags,
                                                           int want_offsets, weft_encoding *result,
                                                           weft_error *err);
+/* Frees the arrays and empties the struct; one that is empty is fine. Thread: as the storage. */
 WEFT_API void weft_encoding_clear(weft_encoding *e);
-/* As weft_detokenize. */
+/* As weft_detokenize. Owner, Thread, Errors: the same. */
 WEFT_API WEFT_NODISCARD weft_status weft_tokenizer_decode(const weft_tokenizer *t,
                                                           const int32_t *ids, size_t n_ids,
                                                           int skip_special, char **text,
                                                           size_t *n_text, weft_error *err);
 
-/* A chat template alone. package_path (NULL: none) gives the special tokens and, unless
- * template_path names a file, the template. */
 typedef struct weft_template weft_template;
+/* A chat template alone. package_path (NULL: none) gives the special tokens and, unless
+ * template_path names a file, the template.
+ * Owner: *result is the caller's (weft_template_close). Thread: any; the result is `immutable`.
+ * Errors: IO, PARSE, TEMPLATE (line and column), PACKAGE_INVALID, IMPORT, INVALID_ARGUMENT (neither
+ * is given, or the package has no template). */
 WEFT_API WEFT_NODISCARD weft_status weft_template_open(weft_template **result,
                                                        const char *package_path,
                                                        const char *template_path, weft_error *err);
-WEFT_API void weft_template_close(weft_template *t); /* NULL is fine */
+/* NULL is fine. Thread: any, once no call uses it. */
+WEFT_API void weft_template_close(weft_template *t);
 /* json: an object of variables; its own bos_token and so on win over the package's. now is
  * "2026-01-02T03:04:05" or NULL for the local clock. Owner: *text is the caller's (weft_free).
  * Thread: any. Errors: PARSE, TEMPLATE (line and column), INVALID_ARGUMENT. */
@@ -242,6 +251,7 @@ typedef struct weft_generation_options {
   int n_logprobs; /* -1: none; 0: the chosen token only; N: and N alternatives */
   int n_lookup;   /* 0; prompt-lookup speculation of up to N tokens a step (greedy only) */
 } weft_generation_options;
+/* Fills the defaults. size is sizeof(weft_generation_options) of the caller. Thread: any. */
 WEFT_API void weft_generation_options_init(weft_generation_options *options, size_t size);
 
 typedef enum weft_finish {
@@ -251,7 +261,8 @@ typedef enum weft_finish {
   WEFT_FINISH_CANCELLED,
   WEFT_FINISH_ERROR
 } weft_finish;
-WEFT_API const char *weft_finish_name(weft_finish finish); /* "stop"; static storage */
+/* "stop". Owner: static storage. Thread: any. */
+WEFT_API const char *weft_finish_name(weft_finish finish);
 
 typedef struct weft_logprob {
   int32_t id;
@@ -284,7 +295,8 @@ WEFT_API WEFT_NODISCARD weft_status weft_generation_create(weft_generation **res
  * nothing: it cancels that call and the object goes when it returns. */
 WEFT_API void weft_generation_close(weft_generation *g);
 
-/* Changes the options for what comes next; the conversation stays. Thread: exclusive. */
+/* Changes the options for what comes next; the conversation stays. Thread: exclusive.
+ * Errors: SESSION_BUSY, INVALID_ARGUMENT (an option, by name; the old ones stay), OUT_OF_MEMORY. */
 WEFT_API WEFT_NODISCARD weft_status weft_generation_configure(
     weft_generation *g, const weft_generation_options *options, weft_error *err);
 
@@ -298,19 +310,22 @@ WEFT_API WEFT_NODISCARD weft_status weft_generation_configure(
 WEFT_API WEFT_NODISCARD weft_status weft_generation_append(weft_generation *g,
                                                            const int32_t *tokens, size_t n_tokens,
                                                            weft_error *err);
-/* Tokenizes (with the tokenizer's own start tokens if the conversation is empty) and appends. */
+/* Tokenizes (with the tokenizer's own start tokens if the conversation is empty) and appends.
+ * Thread: exclusive. Errors: those of weft_tokenize and weft_generation_append. */
 WEFT_API WEFT_NODISCARD weft_status weft_generation_append_text(weft_generation *g,
                                                                 const char *text, size_t n_text,
                                                                 weft_error *err);
 /* Makes the conversation exactly these tokens, keeping the part of the cache that they share with
  * what is there; *n_cached (may be NULL) is that part's length. For chats whose template is
- * rendered anew. */
+ * rendered anew. Thread: exclusive. Errors: as weft_generation_append; on an error the conversation
+ * holds what was shared, or all of the old one if an id or the length was wrong. */
 WEFT_API WEFT_NODISCARD weft_status weft_generation_set(weft_generation *g, const int32_t *tokens,
                                                         size_t n_tokens, size_t *n_cached,
                                                         weft_error *err);
 
 /* Chooses the next token and appends it. After the answer ended (finish) further steps are refused
- * with CLOSED until something is appended. token->struct_size must be set. Errors: INVALID_ARGUMENT
+ * with CLOSED until something is appended. token->struct_size must be set.
+ * Thread: exclusive. Errors: INVALID_ARGUMENT
  * (an empty conversation), NOT_FINITE, CLOSED, CANCELLED, OUT_OF_MEMORY, SESSION_BUSY. */
 WEFT_API WEFT_NODISCARD weft_status weft_generation_step(weft_generation *g, weft_token *token,
                                                          weft_error *err);
@@ -327,7 +342,8 @@ typedef struct weft_result {
 } weft_result;
 
 /* Steps until the answer ends. callback and result may be NULL. result->finish tells why; an answer
- * that was cancelled or failed keeps the tokens it has. Errors: as weft_generation_step. */
+ * that was cancelled or failed keeps the tokens it has. Thread: exclusive. Errors: as
+ * weft_generation_step. */
 WEFT_API WEFT_NODISCARD weft_status weft_generation_run(weft_generation *g,
                                                         weft_token_callback *callback, void *user,
                                                         weft_result *result, weft_error *err);
@@ -345,11 +361,14 @@ WEFT_API size_t weft_generation_length(const weft_generation *g);
 WEFT_API const int32_t *weft_generation_tokens(const weft_generation *g);
 
 /* Raw logits after the last token. Shapes: logits is [n_logits = vocab], the caller's.
- * Errors: INVALID_ARGUMENT (empty conversation, wrong n_logits). */
+ * Thread: exclusive. Errors: INVALID_ARGUMENT (empty conversation, wrong n_logits), CONTEXT_FULL
+ * (an answer's last token may stand past the context), SESSION_BUSY, CANCELLED, OUT_OF_MEMORY. */
 WEFT_API WEFT_NODISCARD weft_status weft_generation_logits(weft_generation *g, float *logits,
                                                            size_t n_logits, weft_error *err);
 /* Raw logits after each of n_tokens tokens appended to an EMPTY conversation: [n_tokens, vocab]
- * into the caller's buffer; the tokens become the conversation. */
+ * into the caller's buffer; the tokens become the conversation. Thread: exclusive. Errors: as
+ * weft_generation_append, INVALID_ARGUMENT also for a conversation that is not empty and a wrong
+ * n_logits. */
 WEFT_API WEFT_NODISCARD weft_status weft_generation_append_logits(weft_generation *g,
                                                                   const int32_t *tokens,
                                                                   size_t n_tokens, float *logits,
@@ -377,6 +396,7 @@ typedef struct weft_import_options {
   int dequantize;                  /* 0; 1: fp32 weights instead of the file's own types */
   int (*is_cancelled)(void *user); /* NULL; asked after each tensor; not 0 ends with CANCELLED */
 } weft_import_options;
+/* Fills the defaults. size is sizeof(weft_import_options) of the caller. Thread: any. */
 WEFT_API void weft_import_options_init(weft_import_options *options, size_t size);
 /* Converts a GGUF file into a package folder, which must not exist yet (or be empty). Nothing
  * half-made is left behind. Thread: any. Errors: IMPORT, IO, UNSUPPORTED, PACKAGE_INVALID,
@@ -408,10 +428,10 @@ WEFT_API WEFT_NODISCARD weft_status weft_model_file(const char *path,
                                                     weft_error *err);
 
 /* What the user's cache folder holds, a line an entry: bytes, kind, name. Owner: *text (weft_free).
- */
+ * Thread: any. Errors: IO, OUT_OF_MEMORY; a folder that is not there is an empty one. */
 WEFT_API WEFT_NODISCARD weft_status weft_cache_list(char **text, weft_error *err);
 /* Removes everything that weft has put into the user's cache folder; *n_bytes is what that was.
- * Running processes keep what they have mapped. */
+ * Running processes keep what they have mapped. Thread: any. Errors: IO, OUT_OF_MEMORY. */
 WEFT_API WEFT_NODISCARD weft_status weft_cache_clear(uint64_t *n_bytes, weft_error *err);
 
 /* ---- plain graphs
@@ -434,8 +454,10 @@ typedef struct weft_graph weft_graph;
 WEFT_API WEFT_NODISCARD weft_status weft_graph_open(weft_graph **result, const char *path,
                                                     const weft_model_options *options,
                                                     weft_error *err);
+/* NULL is fine. Thread: any, once no call uses it. */
 WEFT_API void weft_graph_close(weft_graph *graph);
-/* Ports: name, dtype, rank (-1 unknown), dims (-1 symbolic); NULL data. Borrowed from the graph. */
+/* Ports: name, dtype, rank (-1 unknown), dims (-1 symbolic); NULL data. Borrowed from the graph.
+ * Thread: any. */
 WEFT_API size_t weft_graph_n_inputs(const weft_graph *graph);
 WEFT_API size_t weft_graph_n_outputs(const weft_graph *graph);
 WEFT_API void weft_graph_input(const weft_graph *graph, size_t i, weft_tensor *port);
