@@ -123,6 +123,43 @@ static weft_status from_gqa(pass *p, wf_node *n) {
   return attention_new(p, n, in, out, &a);
 }
 
+/* MultiHeadAttention that appends to the state itself, under a bias that is the causal mask: how
+ * onnxruntime-genai's builder writes fp16 folders of models whose heads share no keys. */
+static weft_status from_mha(pass *p, wf_node *n) {
+  wf_graph *g = p->g;
+  const int32_t in[9] = {wf_node_input(n, 0),
+                         wf_node_input(n, 1),
+                         wf_node_input(n, 2),
+                         -1,
+                         -1,
+                         -1,
+                         wf_node_input(n, 6),
+                         wf_node_input(n, 7),
+                         -1};
+  const int32_t out[3] = {wf_node_output(n, 0), wf_node_output(n, 1), wf_node_output(n, 2)};
+  const int64_t heads = wf_node_attr_i(n, "num_heads", 0);
+  wf_attention_params a = {.layer = find_layer(p, in + 6, out + 1)};
+  if (a.layer < 0 || heads < 1 || heads > 4096 || out[0] < 0 || in[1] < 0 || in[2] < 0 ||
+      wf_node_attr_i(n, "unidirectional", 0))
+    return WEFT_OK;
+  /* a bias of q, k and v, a padding mask or a cache beside others is left to the operator itself */
+  for (int32_t i = 3; i < n->n_inputs; i++) {
+    if ((i < 5 || i > 7) && n->inputs[i] >= 0) return WEFT_OK;
+  }
+  if (wf_node_output(n, 3) >= 0 && graph_n_uses(g->values.at[n->outputs[3]])) return WEFT_OK;
+  const int64_t size = last_dim(g, in[0]) / heads, size_v = last_dim(g, in[2]) / heads;
+  if (size < 1 || size > 4096 || size_v < 1 || size_v > 4096 ||
+      !has_width(g, in[0], size * heads) || !has_width(g, in[1], size * heads) ||
+      !has_width(g, in[2], size_v * heads))
+    return WEFT_OK;
+  if (wf_node_input(n, 5) < 0 || !prove_mask(p, n->inputs[5], false, &a.window)) return WEFT_OK;
+  a.n_heads = a.n_kv_heads = (int32_t)heads;
+  a.head_dim = (int32_t)size, a.head_dim_v = (int32_t)size_v;
+  a.scale = wf_node_attr_f(n, "scale", 0);
+  if (a.scale == 0) a.scale = (float)(1 / sqrt((double)size));
+  return attention_new(p, n, in, out, &a);
+}
+
 /* ---- the operator of opset 23 ------------------------------------------------------------ */
 
 typedef struct onnx_attention {
@@ -287,6 +324,7 @@ static weft_status from_onnx(pass *p, wf_node *n) {
 weft_status pass_attention(pass *p) {
   FOR_NODES(p, n) {
     if (n->op == WF_OP_ATTENTION) WF_RETURN_IF_ERROR(from_onnx(p, n));
+    if (n->op == WF_OP_MS_MULTI_HEAD_ATTENTION) WF_RETURN_IF_ERROR(from_mha(p, n));
     if (n->op == WF_OP_MS_GROUP_QUERY_ATTENTION) WF_RETURN_IF_ERROR(from_gqa(p, n));
   }
   return WEFT_OK;

@@ -21,7 +21,7 @@ def is_half(folder):
 
 
 def test_there_is_a_folder_for_every_option():
-    assert len(FOLDERS) == 26
+    assert len(FOLDERS) == 40
 
 
 # ONNX Runtime by itself cannot be given every folder's windowed caches, nor onnxruntime-genai run some of its builder's own
@@ -60,5 +60,8 @@ def test_64_greedy_tokens_are_those_of_onnxruntime_genai(weft, folder):
 @pytest.mark.parametrize("folder", FOLDERS, ids=IDS)
 def test_rows_share_a_run_and_attention_is_one_step(weft, folder):
     text = weft("inspect", folder, check=0).stdout.decode()
+    if "longrope" in folder.name:  # which of its two tables turns a token depends on how long the whole prompt is
+        assert re.search(r"^form: +a row at a time.*never cut", text, re.M)
+        return
     assert re.search(r"^form: +packed", text, re.M), re.search(r"^form:.*", text, re.M).group()
     assert len(re.findall(r"weft\.CachedAttention", text)) >= 2
