@@ -48,6 +48,15 @@ foreach(file ${bench_files})
   target_link_libraries(${bench} PRIVATE weft_flags ${layers_top_first} m)
 endforeach()
 
+# What conversations promise holds on ONNX Runtime too: the same programs once more.
+foreach(test race_test answer_test generation_test)
+  if(TARGET ${test})
+    add_test(NAME engine/${test}_on_ort COMMAND ${test})
+    set_tests_properties(engine/${test}_on_ort PROPERTIES TIMEOUT 120 LABELS engine SKIP_RETURN_CODE 77
+      ENVIRONMENT WEFT_TEST_BACKEND=ort)
+  endif()
+endforeach()
+
 # Where ONNX Runtime's own header is found, src/backend/ort/ort_abi.h is held to it while compiling.
 set(ORT_HEADER "" CACHE FILEPATH "onnxruntime_c_api.h, to check weft's declarations of its ABI against")
 if(ORT_HEADER)

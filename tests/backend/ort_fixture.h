@@ -4,7 +4,6 @@
 #ifndef WF_ORT_FIXTURE_H
 #define WF_ORT_FIXTURE_H
 
-#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,33 +11,9 @@
 #include "backend/ort/ort.h"
 #include "base/mem.h"
 #include "base/process.h"
+#include "support/ort_library.h"
 
 enum { TOY_LAYERS = 8, TOY_VOCAB = 44 };
-
-/* $WEFT_TEST_ORT, else the pinned judge's; NULL: there is none. */
-static inline const char *test_library(void) {
-  static char path[4096];
-  const char *given = getenv("WEFT_TEST_ORT");
-  glob_t found = {0};
-  if (given) return given;
-  if (path[0]) return path;
-  if (glob(WEFT_SOURCE_DIR
-           "/build/venv/lib/python3*/site-packages/onnxruntime/capi/libonnxruntime.so.*",
-           0, NULL, &found) == 0) {
-    snprintf(path, sizeof path, "%s", found.gl_pathv[0]);
-  }
-  globfree(&found);
-  return path[0] ? path : NULL;
-}
-
-/* Skips the test, by name, where there is no library. */
-#define need_library()                                                             \
-  do {                                                                             \
-    if (!test_library()) {                                                         \
-      print_message("NOT RUN: no libonnxruntime (make deps, or WEFT_TEST_ORT)\n"); \
-      skip();                                                                      \
-    }                                                                              \
-  } while (0)
 
 typedef struct toy {
   wf_ports ports;

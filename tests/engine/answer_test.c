@@ -7,6 +7,7 @@
 #include <pthread.h>
 
 #include "chain.h"
+#include "support/ort_library.h"
 #include "weft/weft.h"
 
 static chain c;
@@ -58,6 +59,10 @@ static int open_model(void **state) {
   weft_model_options_init(&o, sizeof o);
   o.n_threads = 1;
   o.use_cache = 0;
+  if (test_is_on_ort()) {
+    o.backend = "ort";
+    o.ort_library = test_library();
+  }
   assert_ok(weft_model_open(&model, c.dir, &o, &err), &err);
   return 0;
 }
@@ -509,6 +514,7 @@ static void a_callback_may_read_its_generation_and_not_run_it(void **state) {
 }
 
 int main(void) {
+  leave_without_library();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_stop_text_over_tokens_ends_the_answer_before_it),
       cmocka_unit_test(every_end_id_of_the_package_ends_and_user_stops_do_not_replace_them),

@@ -4,9 +4,11 @@
  * tests/backend/golden's, whose numbers are held to ONNX Runtime's there. */
 #include "support/test.h"
 
+#include <math.h>
 #include <pthread.h>
 
 #include "chain.h"
+#include "support/ort_library.h"
 #include "weft/weft.h"
 
 enum { VOCAB = 64, N_IDS = 40, N_LONG = 400 };
@@ -28,6 +30,10 @@ static int open_models(void **state) {
     o.n_threads = 2;
     o.use_cache = 0;
     o.chunk_tokens = 17;
+    if (test_is_on_ort()) {
+      o.backend = "ort";
+      o.ort_library = test_library();
+    }
     chain_init(&folders[k]);
     chain_write_golden(&folders[k], kinds[k]);
     assert_ok(weft_model_open(&models[k], folders[k].dir, &o, &err), &err);
@@ -56,6 +62,25 @@ static weft_generation *start(weft_model *m, int n_lookup) {
   return g;
 }
 
+/* Bit for bit; on ONNX Runtime, whose last bits depend on the cut of a prompt, to a millionth of
+ * the range for each of 20 or so roundings. */
+static void assert_same_logits(const float *a, const float *b) {
+  float lo = b[0], hi = b[0];
+  if (!test_is_on_ort()) {
+    assert_memory_equal(a, b, VOCAB * sizeof *a);
+    return;
+  }
+  for (int i = 1; i < VOCAB; i++) {
+    lo = b[i] < lo ? b[i] : lo;
+    hi = b[i] > hi ? b[i] : hi;
+  }
+  for (int i = 0; i < VOCAB; i++) {
+    if (fabsf(a[i] - b[i]) > 2e-5f * (hi - lo)) {
+      fail_msg("logit %d: %d and %d millionths", i, (int)(a[i] * 1e6f), (int)(b[i] * 1e6f));
+    }
+  }
+}
+
 static void read_fresh(weft_model *m, const int32_t *tokens, size_t n, float *logits) {
   weft_error err = {0};
   weft_generation *g = start(m, 0);
@@ -76,7 +101,7 @@ static void assert_like_fresh(weft_model *m, weft_generation *g) {
   const size_t n = weft_generation_length(g);
   assert_ok(weft_generation_logits(g, got, VOCAB, &err), &err);
   read_fresh(m, weft_generation_tokens(g), n, fresh);
-  assert_memory_equal(got, fresh, sizeof got);
+  assert_same_logits(got, fresh);
 }
 
 static void logits_after_a_rewind_are_those_of_a_fresh_conversation(void **state) {
@@ -141,7 +166,11 @@ static void log_lines_go_to_the_callback_and_nowhere_without_one(void **state) {
     assert_ok(weft_generation_set(g, many, N_LONG, NULL, &err), &err);
     weft_log_set(round ? NULL : keep_line, &lines);
     assert_ok(weft_generation_rewind(g, 1, &err), &err); /* past the window, which is told */
-    assert_int_equal(lines.n, 1);
+    assert_int_equal(lines.n, test_is_on_ort() ? 0 : 1); /* it keeps everything */
+  }
+  if (test_is_on_ort()) {
+    weft_generation_close(g);
+    return;
   }
   assert_int_equal(lines.level, WEFT_LOG_INFO);
   assert_non_null(strstr(lines.last, "rewind"));
@@ -223,7 +252,7 @@ static void all_logits_at_once_are_those_of_each_step(void **state) {
     assert_ok(weft_generation_append_logits(g, ids, N_IDS, all, WF_ARRAY_LEN(all), &err), &err);
     for (size_t i = 1; i <= N_IDS; i += 7) {
       read_fresh(models[k], ids, i, one);
-      assert_memory_equal(one, all + (i - 1) * VOCAB, sizeof one);
+      assert_same_logits(one, all + (i - 1) * VOCAB);
     }
     assert_like_fresh(models[k], g);
     weft_generation_close(g);
@@ -328,6 +357,7 @@ static void models_open_close_and_open_again(void **state) {
 }
 
 int main(void) {
+  leave_without_library();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(logits_after_a_rewind_are_those_of_a_fresh_conversation),
       cmocka_unit_test(a_rewind_past_a_sliding_window_recomputes),

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 
 #include "chain.h"
+#include "support/ort_library.h"
 #include "weft/weft.h"
 
 enum { N_THREADS = 8, N_ROUNDS = 40, N_BRIEF = 60 };
@@ -20,6 +21,10 @@ static weft_model *open_model(void) {
   weft_model_options_init(&o, sizeof o);
   o.n_threads = 2;
   o.use_cache = 0;
+  if (test_is_on_ort()) {
+    o.backend = "ort";
+    o.ort_library = test_library();
+  }
   assert_ok(weft_model_open(&m, c.dir, &o, &err), &err);
   return m;
 }
@@ -276,6 +281,7 @@ static void models_opened_side_by_side_know_nothing_of_each_other(void **state) 
 }
 
 int main(void) {
+  leave_without_library();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(threads_that_share_a_model_each_read_their_own_text),
       cmocka_unit_test(a_cancel_at_any_moment_ends_the_answer_and_keeps_the_conversation),
