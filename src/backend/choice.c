@@ -44,6 +44,11 @@ weft_status wf_component_compile_by(const char *name, const wf_backend **used,
     return wf_fail(err, WEFT_INVALID_ARGUMENT, "use native, ort or auto",
                    "there is no backend '%s'", name);
   }
+  if (o->n_providers && !b->list_providers) {
+    return wf_fail(err, WEFT_INVALID_ARGUMENT, "use the backend ort, or name no provider",
+                   "the backend '%s' has no execution providers, such as '%s'", b->name,
+                   o->providers[0]);
+  }
   *used = b;
   return wf_component_compile(b, result, o, err);
 }
