@@ -274,6 +274,7 @@ typedef struct wf_ports {
   const wf_state_ports *states; /* by layer */
   size_t n_fixed;
   const wf_fixed_port *fixed;
+  wf_str use_cache; /* a merged decoder's choice of branch: whether a past is given */
 } wf_ports;
 
 typedef struct wf_pass_options {

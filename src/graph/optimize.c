@@ -45,7 +45,8 @@ weft_status wf_graph_fix_input(wf_graph *g, wf_str name, int64_t number, weft_er
     if (!wf_str_eq(v->name, name)) continue;
     const int64_t one = 1;
     int64_t d = 1;
-    bool fits = v->rank >= 0 && v->rank <= 1 && wf_dtype_is_int(v->dtype);
+    const bool holds = v->dtype == WF_DTYPE_BOOL || wf_dtype_is_int(v->dtype);
+    bool fits = v->rank >= 0 && v->rank <= 1 && holds;
     if (fits && v->rank == 1 && wf_expr_is_const(g->exprs, v->dims[0], &d)) fits = d == 1;
     wf_tensor *t = fits ? eval_new_tensor(g->arena, v->dtype, v->rank, &one) : NULL;
     if (fits && !t) return graph_no_memory(err);

@@ -108,6 +108,25 @@ weft_status pass_identity(pass *p) {
 
 /* ---- branches ---------------------------------------------------------------------------- */
 
+/* A result of the branch that is a port of the graph must be made by a node under the port's own
+ * name: by the branch's node where it has one, else by one that copies. */
+static int32_t port_of(const wf_graph *g, const wf_node *n, const wf_graph *sub, int32_t inner) {
+  for (int32_t i = 0; i < n->n_outputs; i++) {
+    if (n->outputs[i] >= 0 && sub->outputs.at[i] == inner && sub->values.at[inner]->producer >= 0 &&
+        g->values.at[n->outputs[i]]->is_output)
+      return n->outputs[i];
+  }
+  return -1;
+}
+
+static weft_status hand_over(pass *p, int32_t port, int32_t made) {
+  wf_graph *g = p->g;
+  const wf_value *from = g->values.at[port];
+  if (port == made) return WEFT_OK;
+  if (!from->is_output) return graph_replace(g, port, made) ? WEFT_OK : graph_no_memory(p->err);
+  return graph_new_node(g, WF_OP_IDENTITY, 1, &made, 1, &port) ? WEFT_OK : graph_no_memory(p->err);
+}
+
 static weft_status splice(pass *p, wf_node *n, const wf_graph *sub) {
   wf_graph *g = p->g;
   weft_status st = WEFT_OK;
@@ -116,6 +135,8 @@ static weft_status splice(pass *p, wf_node *n, const wf_graph *sub) {
   for (size_t i = 0; i < sub->values.n; i++) {
     const wf_value *v = sub->values.at[i];
     wf_value *copy = NULL;
+    map[i] = port_of(g, n, sub, (int32_t)i);
+    if (map[i] >= 0) continue; /* shape and type come from inference */
     if (v->is_captured) {
       map[i] = v->outer;
       continue;
@@ -146,7 +167,7 @@ static weft_status splice(pass *p, wf_node *n, const wf_graph *sub) {
   }
   for (int32_t i = 0; i < n->n_outputs; i++) {
     if (n->outputs[i] < 0) continue;
-    if (!graph_replace(g, n->outputs[i], map[sub->outputs.at[i]])) WF_TRY(graph_no_memory(p->err));
+    WF_TRY(hand_over(p, n->outputs[i], map[sub->outputs.at[i]]));
   }
   graph_kill(g, n);
   p->changed = true;
@@ -179,9 +200,6 @@ weft_status pass_branches(pass *p) {
     bool has_nested = sub->outputs.n < (size_t)n->n_outputs;
     for (size_t i = 0; i < sub->order.n; i++)
       has_nested |= sub->nodes.at[sub->order.at[i]]->n_subgraphs > 0;
-    for (int32_t i = 0; i < n->n_outputs; i++) {
-      has_nested |= n->outputs[i] >= 0 && g->values.at[n->outputs[i]]->is_output;
-    }
     if (!has_nested) WF_RETURN_IF_ERROR(splice(p, n, sub));
   }
   return WEFT_OK;

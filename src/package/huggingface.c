@@ -12,11 +12,19 @@ static const char doc[] = "config.json";
 
 /* The best file that is there: full precision first, then the least lossy. A folder with several is
  * told apart by --model-file. */
-static const char *const candidates[] = {
-    "model",           "decoder_model_merged", "decoder_with_past_model",
-    "model_fp16",      "model_bf16",           "model_q8",
-    "model_quantized", "model_int8",           "model_uint8",
-    "model_q4",        "model_q4f16",          "decoder_model"};
+static const char *const candidates[] = {"model",
+                                         "decoder_model_merged",
+                                         "decoder_with_past_model",
+                                         "model_fp16",
+                                         "model_bf16",
+                                         "model_q8",
+                                         "model_quantized",
+                                         "model_int8",
+                                         "model_uint8",
+                                         "model_q4",
+                                         "model_q4f16",
+                                         "decoder_model",
+                                         "decoder_model_merged_quantized"};
 static const char *const folders[] = {"onnx", "."};
 
 static weft_status find_model(const wf_package *p, const wf_buf *name, bool *is_there,
@@ -119,12 +127,7 @@ static weft_status read_ports(wf_package *p, const wf_onnx_graph *g, weft_error 
     return wf_fail(err, WEFT_UNSUPPORTED, "use a decoder-only text model",
                    "the graph of '%s' has no input 'input_ids': it is no text decoder", p->model);
   }
-  if (has_port(g->inputs, g->n_inputs, WF_STR("use_cache_branch"))) {
-    return wf_fail(
-        err, WEFT_UNSUPPORTED,
-        "export the model again with a current optimum, which writes one graph with past",
-        "'%s' is a merged decoder with 'use_cache_branch'", p->model);
-  }
+  p->ports.use_cache = port_or_none(g, "use_cache_branch");
   return read_states(p, g, err);
 }
 

@@ -141,11 +141,74 @@ def test_a_model_without_past_reads_and_answers(weft, tmp_path):
     assert with_past["output_ids"] == without["output_ids"] and with_past["output_ids"]
 
 
-def test_a_merged_decoder_is_refused_with_the_way_out(weft, tmp_path):
-    model, o = make_model("llama")
-    model.graph.input.append(onnx.helper.make_tensor_value_info("use_cache_branch", onnx.TensorProto.BOOL, [1]))
+def branch(model, name, suffix):
+    """The nodes of a whole graph as a branch that takes inputs and weights from the graph around it."""
+    inputs = {i.name for i in model.graph.input} | {i.name for i in model.graph.initializer}
+    rename = lambda n: n if not n or n in inputs else n + suffix
+    nodes = []
+    for n in model.graph.node:
+        c = onnx.NodeProto()
+        c.CopyFrom(n)
+        c.input[:], c.output[:] = [rename(x) for x in n.input], [rename(x) for x in n.output]
+        nodes.append(c)
+    outputs = [onnx.helper.make_tensor_value_info(o.name + suffix, o.type.tensor_type.elem_type, None) for o in model.graph.output]
+    return onnx.helper.make_graph(nodes, name, [], outputs)
+
+
+def merged(with_past, first):
+    """optimum's merge_decoders: an If over use_cache_branch makes every output, weights stand outside of both branches."""
+    m = onnx.ModelProto()
+    m.CopyFrom(with_past)
+    node = onnx.helper.make_node("If", ["use_cache_branch"], [o.name for o in m.graph.output], "optimum::if",
+                                 then_branch=branch(with_past, "with_past", ""), else_branch=branch(first, "without_past", "_else"))
+    names = {i.name for i in m.graph.initializer}
+    m.graph.initializer.extend(i for i in first.graph.initializer if i.name not in names)
+    del m.graph.node[:]
+    m.graph.node.append(node)
+    m.graph.input.append(onnx.helper.make_tensor_value_info("use_cache_branch", onnx.TensorProto.BOOL, [1]))
+    return m
+
+
+def first_branch(model):
+    """The branch for the first tokens reads no past: an empty one stands in its place."""
+    m = onnx.ModelProto()
+    m.CopyFrom(model)
+    for i in [i for i in m.graph.input if i.name.startswith("past_key_values")]:
+        dims = [d.dim_value for d in i.type.tensor_type.shape.dim]
+        for n in m.graph.node:
+            n.input[:] = ["empty." + x if x == i.name else x for x in n.input]
+        m.graph.initializer.append(onnx.numpy_helper.from_array(np.zeros((1, dims[1], 0, dims[3]), np.float32), "empty." + i.name))
+        m.graph.input.remove(i)
+    return m
+
+
+@pytest.mark.parametrize("name", ["llama", "llama_old", "qwen2", "partial"])
+def test_a_merged_decoder_runs_its_branch_with_past_fused_and_packed(weft, tmp_path, name):
+    whole, o = make_model(name)
+    model = merged(whole, first_branch(whole))
+    onnx.checker.check_model(model)
     folder = make_folder(tmp_path / "p", o, decoder_model_merged=model)
-    r = weft("logits", folder, "--ids", "1", "--output", folder / "x.npy")
+    kinds, _, text = report(weft, folder)
+    assert re.search(r"^form: +packed", text, re.M), text[-600:]
+    assert kinds["weft.CachedAttention"] == 2 and kinds["weft.Glu"] == 2
+    check_logits(weft, folder, whole, 1e-4)
+    alone = make_folder(tmp_path / "alone", o, model=whole)
+    args = ("--raw", "-p", "$*+", "--greedy", "--max-tokens", "6", "--kv", "f32", "--json")
+    assert weft.json("run", folder, *args)["output_ids"] == weft.json("run", alone, *args)["output_ids"]
+
+
+def test_a_merged_decoder_whose_branch_with_past_has_no_causal_mask_is_refused_with_the_way_out(weft, tmp_path):
+    whole, o = make_model("llama")
+    m = onnx.ModelProto()
+    m.CopyFrom(whole)
+    # traced for one token, the mask is left out: scores go into the softmax as they are
+    made = {x: n for n in m.graph.node for x in n.output}
+    for n in m.graph.node:
+        if n.op_type == "Softmax":
+            n.input[0] = made[n.input[0]].input[0]
+    model = merged(m, first_branch(whole))
+    folder = make_folder(tmp_path / "p", o, decoder_model_merged=model)
+    r = weft("logits", folder, "--ids", "1,2", "--output", folder / "x.npy")
     assert r.returncode > 2 and b"use_cache_branch" in r.stderr and b"export" in r.stderr
 
 

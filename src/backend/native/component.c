@@ -49,6 +49,22 @@ static void report_graph(const wf_component *c, const wf_compile_options *o, con
   wf_graph_print(c->graph, o->report);
 }
 
+/* A merged decoder runs on its branch with past, also when the past is empty. Older exports traced
+ * that branch for one token and left the causal mask out, so it stands for prompts only where each
+ * attention was recognised and its mask proven. */
+static weft_status check_merged(const wf_component *c, const wf_ports *ports, weft_error *err) {
+  size_t n = 0;
+  for (size_t i = 0; i < c->graph->order.n; i++) {
+    n += c->graph->nodes.at[c->graph->order.at[i]]->op == WF_OP_WEFT_ATTENTION;
+  }
+  if (n == ports->n_states) return WEFT_OK;
+  return wf_fail(err, WEFT_UNSUPPORTED,
+                 "export the model again with a current optimum, which writes one graph with past",
+                 "the branch with past of this merged decoder ('%.*s') has %zu attentions whose "
+                 "causal mask is proven, for %zu states",
+                 (int)ports->use_cache.n, ports->use_cache.at, n, ports->n_states);
+}
+
 /* The graph after all passes; packed where that is asked for and proven. */
 static weft_status make_graph(wf_component *c, const wf_compile_options *o, bool may_pack,
                               weft_error *err) {
@@ -63,6 +79,10 @@ static weft_status make_graph(wf_component *c, const wf_compile_options *o, bool
     const wf_fixed_port *f = &o->ports->fixed[i];
     WF_RETURN_IF_ERROR(wf_graph_fix_input(c->graph, f->name, f->number, err));
   }
+  const bool is_merged = o->ports && o->ports->use_cache.n;
+  if (is_merged) {
+    WF_RETURN_IF_ERROR(wf_graph_fix_input(c->graph, o->ports->use_cache, 1, err));
+  }
   if (c->info.n_inputs == 0 && c->info.n_outputs == 0) {
     report_graph(c, o, "graph as read");
     WF_RETURN_IF_ERROR(wf_native_describe(c, o->ports, err));
@@ -70,6 +90,7 @@ static weft_status make_graph(wf_component *c, const wf_compile_options *o, bool
   wf_folder folder = {.level = c->level, .graph = c->graph};
   const wf_pass_options passes = {.fold = wf_native_fold, .fold_user = &folder, .ports = o->ports};
   WF_RETURN_IF_ERROR(wf_graph_optimize(c->graph, &passes, err));
+  if (is_merged) WF_RETURN_IF_ERROR(check_merged(c, o->ports, err));
   c->packed = (wf_packed){.tokens = WF_EXPR_NONE,
                           .selected = WF_EXPR_NONE,
                           .input_ids = -1,

@@ -184,6 +184,13 @@ static weft_status describe(wf_component *c, const wf_compile_options *o, weft_e
   weft_status st = WEFT_OK;
   wf_graph *g = NULL;
   ort_divisions divisions = {0};
+  if (o->ports && o->ports->use_cache.n) {
+    WF_TRY(wf_fail(err, WEFT_UNSUPPORTED,
+                   "use the native backend, or export the model with a current optimum, which "
+                   "writes one graph with past",
+                   "'%s' is a merged decoder with '%.*s', whose branch ONNX Runtime would choose",
+                   o->model, (int)o->ports->use_cache.n, o->ports->use_cache.at));
+  }
   WF_TRY(wf_graph_build(&g, c->model, err));
   WF_TRY(ort_judge(g, &divisions, err));
   if (divisions.n) WF_TRY(ort_guard(c->model, &divisions, &c->guarded, err));
