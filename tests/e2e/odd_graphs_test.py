@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Graphs that say odd things: sizes of nothing, of everything and below nothing, axes and indices that are not there,
 division by zero, cycles, endless loops. Each ends with numbers or a typed refusal, soon and in little memory."""
+from pathlib import Path
+
 import pytest
 
 np = pytest.importorskip("numpy")
@@ -155,3 +157,18 @@ def test_an_odd_graph_ends_typed(weft, tmp_path, name):
     given = save(tmp_path, name)
     bad = check(weft, name, "exec", tmp_path / "model.onnx", *given, "--output-dir", tmp_path / "out", "--threads", "1", seconds=60)
     assert not bad, bad
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_an_odd_graph_ends_typed_on_onnxruntime_too(weft, tmp_path, part):
+    """None of them ends the process or keeps it for ever, whatever the library makes of it."""
+    ort = pytest.importorskip("onnxruntime", reason="the judges are not installed (make deps)")
+    libraries = sorted(Path(ort.__file__).parent.glob("capi/libonnxruntime.so.*"))
+    if not libraries:
+        pytest.skip("the onnxruntime wheel holds no libonnxruntime")
+    bad = []
+    for name in list(CASES)[part::4]:
+        given = save(tmp_path, name)
+        bad.append(check(weft, name, "exec", tmp_path / "model.onnx", *given, "--output-dir", tmp_path / "out", "--backend", "ort",
+                         "--ort", libraries[0], "--threads", "1", seconds=60))
+    assert not any(bad), [b for b in bad if b]

@@ -15,10 +15,8 @@ onnx = pytest.importorskip("onnx", reason="the judges are not installed (make de
 ort = pytest.importorskip("onnxruntime", reason="the judges are not installed (make deps)")
 from onnx import helper as h  # noqa: E402
 
-import damage_test as damage  # noqa: E402
 import hf_folder_test as hf  # noqa: E402
 import interop_test as interop  # noqa: E402
-import odd_graphs_test as odd  # noqa: E402
 
 LIBRARIES = sorted(Path(ort.__file__).parent.glob("capi/libonnxruntime.so.*"))
 pytestmark = pytest.mark.skipif(not LIBRARIES, reason="the onnxruntime wheel holds no libonnxruntime")
@@ -336,17 +334,6 @@ def test_a_tensor_too_large_for_the_machine_is_an_error(weft, tmp_path):
     for n in (1 << 45, 1 << 62, -3):
         r = execute(weft, path, tmp_path, *ORT, check=None, s=np.array([n], np.int64))
         assert 3 <= r.returncode <= 120 and r.returncode != 20 and r.stderr, n
-
-
-@pytest.mark.parametrize("part", range(4))
-def test_an_odd_graph_ends_typed_here_too(weft, tmp_path, part):
-    """The graphs of odd_graphs_test.py: none of them ends the process or keeps it for ever."""
-    bad = []
-    for name in list(odd.CASES)[part::4]:
-        given = odd.save(tmp_path, name)
-        bad.append(damage.check(weft, name, "exec", tmp_path / "model.onnx", *given, "--output-dir", tmp_path / "out", "--backend", "ort",
-                                "--ort", LIBRARY, "--threads", "1", seconds=60))
-    assert not any(bad), [b for b in bad if b]
 
 
 @pytest.mark.parametrize("kind", ["int32", "int64", "int8", "uint8", "uint32"])
