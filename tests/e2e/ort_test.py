@@ -204,6 +204,48 @@ def test_weights_inside_and_beside_the_file_are_found(weft, tmp_path, where):
     assert execute(weft, path, tmp_path, x=x)["y"].tobytes() == want.tobytes()
 
 
+def foreign():
+    """name -> (nodes, inputs, constants): what native does not do, or does its own way."""
+    rng = np.random.default_rng(6)
+    f, x = np.float32, rng.normal(size=(4, 6)).astype(np.float32)
+    body = h.make_graph([h.make_node("Add", ["sin", "xin"], ["sout"]), h.make_node("Identity", ["sout"], ["o"])], "b",
+                        [value("sin", [6]), value("xin", [6])], [value("sout", [6]), value("o", [6])])
+    return {
+        "sequences": ([h.make_node("SplitToSequence", ["x"], ["s"], axis=0), h.make_node("ConcatFromSequence", ["s"], ["y"], axis=0)], {"x": x}, {}),
+        "optionals": ([h.make_node("Optional", ["x"], ["o"]), h.make_node("OptionalGetElement", ["o"], ["y"])], {"x": x}, {}),
+        "strings": ([h.make_node("Cast", ["x"], ["s"], to=8), h.make_node("Cast", ["s"], ["y"], to=1)], {"x": x}, {}),
+        "classic": ([h.make_node("LinearRegressor", ["x"], ["y"], domain="ai.onnx.ml", coefficients=[.1] * 6, intercepts=[.5])], {"x": x}, {}),
+        "recurrent": ([h.make_node("LSTM", ["x", "w", "r"], ["y"], hidden_size=3)], {"x": rng.normal(size=(5, 2, 4)).astype(f)},
+                      {"w": rng.normal(size=(1, 12, 4)).astype(f), "r": rng.normal(size=(1, 12, 3)).astype(f)}),
+        "convolution": ([h.make_node("Conv", ["x", "w"], ["y"], pads=[1] * 4)], {"x": rng.normal(size=(1, 3, 8, 8)).astype(f)},
+                        {"w": rng.normal(size=(4, 3, 3, 3)).astype(f)}),
+        "boxes": ([h.make_node("NonMaxSuppression", ["x", "s", "m"], ["y"])],
+                  {"x": rng.uniform(size=(1, 6, 4)).astype(f), "s": rng.uniform(size=(1, 1, 6)).astype(f)}, {"m": np.array([3])}),
+        "scan": ([h.make_node("Scan", ["i", "x"], ["f", "y"], body=body, num_scan_inputs=1)], {"x": x}, {"i": np.zeros(6, f)}),
+        "of unknown type": ([h.make_node("Det", ["x"], ["d"]), h.make_node("Div", ["d", "d"], ["y"])], {"x": x[:, :4]}, {}),
+    }
+
+
+@pytest.mark.parametrize("name", foreign())
+def test_operators_that_native_lacks_give_the_bits_of_onnxruntime(weft, tmp_path, name):
+    nodes, inputs, constants = foreign()[name]
+    graph = h.make_graph(nodes, "g", [value(k, [None] * a.ndim, h.np_dtype_to_tensor_dtype(a.dtype)) for k, a in inputs.items()],
+                         [onnx.ValueInfoProto(name="y")], [onnx.numpy_helper.from_array(a, k) for k, a in constants.items()])
+    path = tmp_path / "m.onnx"
+    onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", 17), h.make_opsetid("ai.onnx.ml", 3)], ir_version=8), path)
+    want = session_of(path).run(["y"], inputs)[0]
+    got = execute(weft, path, tmp_path, **inputs)["y"]
+    assert got.shape == want.shape and got.tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize("op, word", [("SplitToSequence", b"no tensor"), ("Cast", b"strings")])
+def test_an_output_that_is_no_tensor_of_numbers_is_refused(weft, tmp_path, op, word):
+    path = save(tmp_path / "m.onnx", [h.make_node(op, ["x"], ["y"], **({"to": 8} if op == "Cast" else {"axis": 0}))], [value("x", [None, 2])],
+                [onnx.ValueInfoProto(name="y")])
+    r = execute(weft, path, tmp_path, *ORT, check=10, x=np.ones((3, 2), np.float32))
+    assert word in r.stderr and b"'y'" in r.stderr
+
+
 # ---- auto --------------------------------------------------------------------------------------------------------------
 
 
