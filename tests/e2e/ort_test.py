@@ -286,8 +286,9 @@ def test_without_the_library_all_else_works_and_the_search_is_told(weft, package
     assert listed.startswith("native\n") and "ort: not available" in listed
 
 
-def test_the_loader_finds_the_library_last(weft, tmp_path):
-    (tmp_path / "libonnxruntime.so.1").symlink_to(LIBRARY)
+@pytest.mark.parametrize("name", ["libonnxruntime.so.1", "libonnxruntime.so", "libonnxruntime.so.1.21"])
+def test_the_loader_finds_the_library_last(weft, tmp_path, name):
+    (tmp_path / name).symlink_to(LIBRARY)
     r = weft("providers", "--json", env={"LD_LIBRARY_PATH": str(tmp_path)}, check=0)
     assert json.loads(r.stdout)[1]["library"] == os.path.realpath(LIBRARY)
     other = tmp_path / "other.so"

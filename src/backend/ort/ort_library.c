@@ -105,22 +105,39 @@ static weft_status open_file(ort_library *lib, const char *file, const char *who
   return st;
 }
 
-static weft_status open_by_loader(ort_library *lib, weft_error *err) {
-  static const char *const names[] = {"libonnxruntime.so.1", "libonnxruntime.so"};
-  for (size_t i = 0; i < WF_ARRAY_LEN(names); i++) {
-    void *handle = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
-    if (!handle) continue;
-    lib->path = file_of(handle, names[i]);
-    if (!lib->path) return wf_fail_memory(err, 0, "a path");
-    const weft_status st = take_library(lib, handle, err);
-    if (st != WEFT_OK) dlclose(handle);
-    return st;
+/* Its own name is libonnxruntime.so.1; distributions call it by its minor version. */
+static void *search(char *name, size_t n) {
+  static const char *const plain[] = {"libonnxruntime.so.1", "libonnxruntime.so"};
+  void *handle = NULL;
+  for (size_t i = 0; !handle && i < WF_ARRAY_LEN(plain); i++) {
+    snprintf(name, n, "%s", plain[i]);
+    handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
   }
-  const char *path = getenv("LD_LIBRARY_PATH");
-  return wf_fail(err, WEFT_IO, how_to_get,
-                 "there is no ONNX Runtime: --ort and WEFT_ORT name no file, and the loader finds "
-                 "neither %s nor %s (LD_LIBRARY_PATH is %s%s%s; then the system's folders)",
-                 names[0], names[1], path ? "'" : "not set", path ? path : "", path ? "'" : "");
+  for (int minor = WF_ORT_MINOR_TESTED; !handle && minor >= WF_ORT_MINOR_OLDEST; minor--) {
+    snprintf(name, n, "libonnxruntime.so.%d.%d", (int)WF_ORT_MAJOR, minor);
+    handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  }
+  return handle;
+}
+
+static weft_status open_by_loader(ort_library *lib, weft_error *err) {
+  char name[64];
+  void *handle = search(name, sizeof name);
+  if (!handle) {
+    const char *path = getenv("LD_LIBRARY_PATH");
+    return wf_fail(
+        err, WEFT_IO, how_to_get,
+        "there is no ONNX Runtime: --ort and WEFT_ORT name no file, and the loader finds "
+        "no libonnxruntime.so.1, libonnxruntime.so or libonnxruntime.so.1.%d to 1.%d "
+        "(LD_LIBRARY_PATH is %s%s%s; then the system's folders)",
+        (int)WF_ORT_MINOR_OLDEST, (int)WF_ORT_MINOR_TESTED, path ? "'" : "not set",
+        path ? path : "", path ? "'" : "");
+  }
+  lib->path = file_of(handle, name);
+  if (!lib->path) return wf_fail_memory(err, 0, "a path");
+  const weft_status st = take_library(lib, handle, err);
+  if (st != WEFT_OK) dlclose(handle);
+  return st;
 }
 
 static void free_library(ort_library *lib) {
