@@ -21,10 +21,12 @@ static bool read_small(const char *path, char *text, size_t size) {
   return true;
 }
 
+const wf_group_files wf_group_files_here = {"/proc/self/cgroup", "/sys/fs/cgroup"};
+
 /* The path of this process's group in hierarchy `tag` ("0::" for v2, or ":memory:"). */
-static bool cgroup_path(const char *tag, char *path, size_t size) {
+static bool cgroup_path(const char *list, const char *tag, char *path, size_t size) {
   char text[4096];
-  if (!read_small("/proc/self/cgroup", text, sizeof text)) return false;
+  if (!read_small(list, text, sizeof text)) return false;
   const char *at = strstr(text, tag);
   if (!at) return false;
   at += strlen(tag);
@@ -39,12 +41,13 @@ static bool cgroup_path(const char *tag, char *path, size_t size) {
  * holds as well. Inside a container the path may not exist below the mount; the mount itself then
  * is the group. */
 typedef void visit_fn(const char *folder, void *arg);
-static void each_group(const char *mount, const char *tag, visit_fn *visit, void *arg) {
+static void each_group(const wf_group_files *files, const char *controller, const char *tag,
+                       visit_fn *visit, void *arg) {
   char path[1024];
-  if (!cgroup_path(tag, path, sizeof path)) path[0] = '\0';
+  if (!cgroup_path(files->list, tag, path, sizeof path)) path[0] = '\0';
   for (;;) {
     char folder[1280];
-    snprintf(folder, sizeof folder, "%s%s", mount, path);
+    snprintf(folder, sizeof folder, "%s%s%s", files->mount, controller, path);
     visit(folder, arg);
     char *slash = strrchr(path, '/');
     if (!slash) return;
@@ -82,6 +85,12 @@ static void least_cpus_v1(const char *folder, void *arg) {
   if (allowed < (uint64_t)*cpus) *cpus = allowed ? (int)allowed : 1;
 }
 
+int wf_group_cpus(const wf_group_files *files, int cpus) {
+  each_group(files, "", "0::", least_cpus_v2, &cpus);
+  each_group(files, "/cpu", ":cpu,cpuacct:", least_cpus_v1, &cpus);
+  return cpus < 1 ? 1 : cpus;
+}
+
 int wf_threads_usable(void) {
   cpu_set_t set;
   int cpus = 1;
@@ -92,9 +101,7 @@ int wf_threads_usable(void) {
     const long online = sysconf(_SC_NPROCESSORS_ONLN); /* more than 1024 CPUs */
     if (online > 0) cpus = (int)online;
   }
-  each_group("/sys/fs/cgroup", "0::", least_cpus_v2, &cpus);
-  each_group("/sys/fs/cgroup/cpu", ":cpu,cpuacct:", least_cpus_v1, &cpus);
-  return cpus < 1 ? 1 : cpus;
+  return wf_group_cpus(&wf_group_files_here, cpus);
 }
 
 /* Page cache counts as used in a group but is given back under pressure: inactive file pages are
@@ -132,8 +139,15 @@ static void least_memory_v1(const char *folder, void *arg) {
                "\ntotal_inactive_file ");
 }
 
+uint64_t wf_group_memory(const wf_group_files *files) {
+  uint64_t group = UINT64_MAX;
+  each_group(files, "", "0::", least_memory_v2, &group);
+  each_group(files, "/memory", ":memory:", least_memory_v1, &group);
+  return group;
+}
+
 uint64_t wf_memory_available(int *limit_is_cgroup) {
-  uint64_t machine = UINT64_MAX, group = UINT64_MAX;
+  uint64_t machine = UINT64_MAX;
   char text[4096];
   if (read_small("/proc/meminfo", text, sizeof text)) {
     const char *at = strstr(text, "MemAvailable:");
@@ -144,8 +158,7 @@ uint64_t wf_memory_available(int *limit_is_cgroup) {
       if (wf_parse_u64((wf_str){at, strcspn(at, " ")}, &kib)) machine = kib * 1024;
     }
   }
-  each_group("/sys/fs/cgroup", "0::", least_memory_v2, &group);
-  each_group("/sys/fs/cgroup/memory", ":memory:", least_memory_v1, &group);
+  const uint64_t group = wf_group_memory(&wf_group_files_here);
   *limit_is_cgroup = group < machine;
   return group < machine ? group : machine;
 }

@@ -59,6 +59,18 @@ static inline void wf_member_range(const wf_member *m, int64_t n, int64_t grain,
  * cfs), rounded up; at least 1. Thread: any. */
 int wf_threads_usable(void);
 
+/* Where the kernel tells a process's groups and their limits. */
+typedef struct wf_group_files {
+  const char *list;  /* /proc/self/cgroup */
+  const char *mount; /* /sys/fs/cgroup */
+} wf_group_files;
+extern const wf_group_files wf_group_files_here;
+/* `cpus`, or the quota of the group and all above it where that is less, rounded up; at least 1.
+ * Thread: any. */
+int wf_group_cpus(const wf_group_files *files, int cpus);
+/* Bytes that the group and all above it leave; UINT64_MAX: no limit. Thread: any. */
+uint64_t wf_group_memory(const wf_group_files *files);
+
 /* Memory this process may still use in bytes: the machine's available memory, at most what the
  * cgroup limit leaves; UINT64_MAX when neither can be read. *limit_is_cgroup tells which. */
 uint64_t wf_memory_available(int *limit_is_cgroup);
