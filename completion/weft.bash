@@ -18,7 +18,7 @@ _weft() {
     esac
   done
   if [[ -z $command ]]; then
-    mapfile -t COMPREPLY < <(compgen -W "run import inspect tokenize detokenize template exec logits bench
+    mapfile -t COMPREPLY < <(compgen -W "run import inspect tokenize detokenize template exec logits verify bench
       cache providers --version --help" -- "$cur")
     return
   fi
@@ -33,7 +33,7 @@ _weft() {
       --repetition-penalty | --presence-penalty | --frequency-penalty | --logit-bias | --seed | --stop | --max-tokens | \
       --logprobs | --ids | --now | --system | --pair) return ;;
     -p) [[ $command == run || $command == bench ]] && return ;;
-    --output-dir) mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    --output-dir | --dump) mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
   esac
   case $command in
     run) options="-p --prompt -f --file --messages --ids --raw --system --json $decode $model" ;;
@@ -44,6 +44,7 @@ _weft() {
     template) options="--template --now --help" ;;
     exec) options="--input -i --output-dir -o $model" ;;
     logits) options="--ids --output -o $model" ;;
+    verify) options="--input -i --dump --reference --tolerance --seed --tokens -n $model" ;;
     bench) options="-p --prompt -n --decode -d --depth --json $model" ;;
     cache) mapfile -t COMPREPLY < <(compgen -W "list clear --help" -- "$cur"); return ;;
     providers) options="--json --ort --ep --help" ;;

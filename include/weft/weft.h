@@ -469,6 +469,37 @@ WEFT_API WEFT_NODISCARD weft_status weft_graph_run(weft_graph *graph, const weft
                                                    size_t n_inputs, weft_tensor *outputs,
                                                    weft_error *err);
 
+typedef struct weft_verify_options {
+  size_t struct_size;
+  const weft_tensor *inputs; /* NULL; by name. What is not given is made */
+  size_t n_inputs;           /* 0 */
+  uint64_t seed;             /* 1; of the inputs that are made */
+  double tolerance; /* 0: 1e-4 of a tensor's largest value; half-precision types have more */
+  int64_t n_tokens; /* 0: 16; of a decoder's greedy walk. -1: none */
+  /* NULL: the same. A package or ONNX file with the same nodes that ONNX Runtime runs instead: what
+   * did a change of weights or of a converter change? */
+  const char *reference;
+  /* Called with each value compared, once for each backend ("native", "ort"); NULL: nobody asks. */
+  void (*on_value)(void *user, const char *backend, const weft_tensor *value);
+  void *on_value_user;
+} weft_verify_options;
+
+/* Fills in the defaults above. Thread: any. */
+WEFT_API void weft_verify_options_init(weft_verify_options *options, size_t size);
+
+/* Runs a package or an ONNX file on the native backend and on ONNX Runtime, compares every value of
+ * every node, and for a decoder a greedy walk. The report names the first node that parts, with its
+ * attributes, shapes and both values at the worst place, and ends in a table and a verdict.
+ *
+ * Owner:  options are borrowed for the call; *text is the caller's (weft_free), also on MISMATCH.
+ * Thread: any; on_value runs on the calling thread and must not call back into weft.
+ * Errors: MISMATCH (the two don't agree; *text says where), INVALID_ARGUMENT (an input no graph
+ *         has), UNSUPPORTED (ONNX Runtime is not there, or an operator native lacks), IO, BACKEND,
+ *         OUT_OF_MEMORY; as weft_model_open. *text is untouched on these. */
+WEFT_API WEFT_NODISCARD weft_status weft_verify(const char *path, const weft_model_options *options,
+                                                const weft_verify_options *verify, char **text,
+                                                weft_error *err);
+
 #ifdef __cplusplus
 }
 #endif

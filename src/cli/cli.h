@@ -145,6 +145,11 @@ weft_status cli_npy_write(const char *path, const weft_tensor *t, weft_error *er
 weft_status cli_array_parse(const char *text, const weft_tensor *port, cli_array *a,
                             weft_error *err) WF_NODISCARD;
 
+/* "NAME=FILE.npy" or "NAME=VALUE". A name may hold '=', so the longest port that fits is meant. The
+ * tensor's name is the graph's, its data the array's. */
+weft_status cli_read_input(const weft_graph *g, const char *text, cli_array *a, weft_tensor *t,
+                           weft_error *err) WF_NODISCARD;
+
 /* ---- commands
  * ---------------------------------------------------------------------------------------- */
 
@@ -158,6 +163,7 @@ int cmd_exec(const cli_command *c, int argc, char **argv);
 int cmd_logits(const cli_command *c, int argc, char **argv);
 int cmd_bench(const cli_command *c, int argc, char **argv);
 int cmd_cache(const cli_command *c, int argc, char **argv);
+int cmd_verify(const cli_command *c, int argc, char **argv);
 int cmd_providers(const cli_command *c, int argc, char **argv);
 
 /* Progress of import and packing on a terminal's stderr; silent elsewhere. */

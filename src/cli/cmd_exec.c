@@ -34,9 +34,8 @@ static weft_status fail_no_port(const weft_graph *g, const char *text, weft_erro
   return st;
 }
 
-/* "NAME=FILE.npy" or "NAME=VALUE". A name may hold '=', so the longest port that fits is meant. */
-static weft_status read_input(const weft_graph *g, const char *text, cli_array *a, weft_tensor *t,
-                              weft_error *err) {
+weft_status cli_read_input(const weft_graph *g, const char *text, cli_array *a, weft_tensor *t,
+                           weft_error *err) {
   const size_t n_name = find_port(g, text, t);
   if (n_name == 0) return fail_no_port(g, text, err);
   const char *value = text + n_name + 1;
@@ -142,7 +141,7 @@ int cmd_exec(const cli_command *c, int argc, char **argv) {
   st = weft_graph_open(&g, rest.at[0], &options, &err);
   cli_import_end(rest.at[0]);
   for (size_t i = 0; i < inputs.n && st == WEFT_OK; i++)
-    st = read_input(g, inputs.at[i], &arrays[i], &in[i], &err);
+    st = cli_read_input(g, inputs.at[i], &arrays[i], &in[i], &err);
   if (st == WEFT_OK) {
     const size_t n = weft_graph_n_outputs(g);
     out_tensors = wf_calloc(n + 1, sizeof *out_tensors);

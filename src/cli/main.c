@@ -18,6 +18,8 @@ static const cli_command commands[] = {
      "Runs a graph once and writes every output.", cmd_exec},
     {"logits", "PKG --ids 1,2,3 --output FILE.npy", "Writes the logits after each token.",
      cmd_logits},
+    {"verify", "PKG|MODEL.onnx [--input NAME=FILE.npy ...] [--dump DIR] [--tolerance F]",
+     "Compares the native backend with ONNX Runtime, node by node.", cmd_verify},
     {"bench", "PKG [-p 512] [-n 128] [-d 0] [-t 1,2] [--json]",
      "Measures reading and writing speed.", cmd_bench},
     {"cache", "list|clear", "Shows or empties weft's cache folder.", cmd_cache},

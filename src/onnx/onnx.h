@@ -230,6 +230,12 @@ weft_status wf_onnx_rename_nodes(const wf_onnx_model *model, const wf_onnx_renam
                                  size_t n, const char *domain, const wf_buf *functions,
                                  size_t n_functions, wf_buf *out, size_t *n_done,
                                  weft_error *err) WF_NODISCARD;
+/* The model's bytes with every value that a node of the graph makes also an output of the graph.
+ * With `exact`, every attribute `accuracy_level` of the graph's own nodes that asks for less than
+ * fp32 (2 to 4) is 1. *n_exposed counts the new outputs. Appends to out.
+ * Errors: OUT_OF_MEMORY, PACKAGE_INVALID. */
+weft_status wf_onnx_expose(const wf_onnx_model *model, bool values, bool exact, wf_buf *out,
+                           size_t *n_exposed, weft_error *err) WF_NODISCARD;
 /* One protobuf field: a varint, or bytes (a string, a message). */
 void wf_onnx_put_varint(wf_buf *b, uint64_t v);
 void wf_onnx_put_int(wf_buf *b, uint32_t field, int64_t v);

@@ -315,6 +315,10 @@ static weft_status make_options(wf_component *c, const wf_compile_options *o, we
     ORT_TRY(lib, err, set_session_entry(c->options, entries[i][0], entries[i][1]), "option '%s'",
             entries[i][0]);
   }
+  if (o->exact) { /* else a dequantised product is fused with int8 activations */
+    ORT_TRY(lib, err, set_session_entry(c->options, "session.qdq_matmulnbits_accuracy_level", "1"),
+            "accuracy");
+  }
   ORT_TRY(lib, err, create_cpu_memory_info(ORT_ALLOCATOR_ARENA, ORT_MEMORY_DEFAULT, &c->memory),
           "can't describe memory");
   bool plain;
