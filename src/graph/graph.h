@@ -282,6 +282,10 @@ typedef struct wf_pass_options {
   void *fold_user;
   size_t max_fold_bytes; /* 0: 16 MiB; larger results are not folded */
   const wf_ports *ports; /* needed by the attention fusion; NULL: none is made */
+  /* Where the ports name no state: attention over the run's own tokens becomes WEFT_ATTENTION with
+   * a state of its own (inputs 6, 7 and outputs 1, 2 absent), which only the packed form can run.
+   */
+  bool makes_states;
 } wf_pass_options;
 
 /* All simplifications and fusions, to a fixed point. */

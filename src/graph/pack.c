@@ -175,30 +175,35 @@ static weft_status add_select_input(packer *k) {
 static weft_status describe_states(packer *k, bool *ok) {
   wf_graph *g = k->g;
   wf_packed *r = k->result;
-  wf_packed_state *states = wf_arena_calloc(g->arena, k->ports->n_states, sizeof *states);
-  bool *is_seen = wf_arena_calloc(g->arena, k->ports->n_states, sizeof *is_seen);
+  size_t n_states = k->ports->n_states;
+  for (size_t i = 0; i < g->order.n && !k->ports->n_states; i++) { /* made by the passes */
+    n_states += g->nodes.at[g->order.at[i]]->op == WF_OP_WEFT_ATTENTION;
+  }
+  wf_packed_state *states = wf_arena_calloc(g->arena, n_states + 1, sizeof *states);
+  bool *is_seen = wf_arena_calloc(g->arena, n_states + 1, sizeof *is_seen);
   if (!states || !is_seen) return graph_no_memory(k->err);
   for (size_t i = 0; i < g->order.n; i++) {
     const wf_node *n = g->nodes.at[g->order.at[i]];
     if (n->op != WF_OP_WEFT_ATTENTION) continue;
     const wf_attention_params *a = &n->as.attention;
-    if (a->layer < 0 || (size_t)a->layer >= k->ports->n_states || is_seen[a->layer]) {
+    if (a->layer < 0 || (size_t)a->layer >= n_states || is_seen[a->layer]) {
       *ok = flow_refuse(&k->f, n, "two nodes extend the same state");
       return WEFT_OK;
     }
     is_seen[a->layer] = true;
-    const int32_t past = wf_graph_find(g, k->ports->states[a->layer].past_key);
+    const int32_t past =
+        k->ports->n_states ? wf_graph_find(g, k->ports->states[a->layer].past_key) : -1;
     states[a->layer] =
         (wf_packed_state){a->n_kv_heads, a->head_dim, a->head_dim_v,
                           past >= 0 ? g->values.at[past]->dtype : WF_DTYPE_F32, a->window};
   }
-  for (size_t i = 0; i < k->ports->n_states; i++) {
+  for (size_t i = 0; i < n_states; i++) {
     if (is_seen[i]) continue;
     *ok =
         refuse(k, "not every state of the package is extended by an attention that was recognised");
     return WEFT_OK;
   }
-  r->n_states = k->ports->n_states;
+  r->n_states = n_states;
   r->states = states;
   return WEFT_OK;
 }

@@ -112,18 +112,28 @@ static bool split_cache(const wf_graph *g, int32_t value, int which, longhand *a
   return g->values.at[n->inputs[0]]->is_input;
 }
 
+/* An export without past: attention over its own tokens alone. With the causal rule a token's
+ * result never changes when others follow, so the keys and values may as well be kept. */
+static bool take_fresh(const pass *p, int32_t value, int which, longhand *a, int32_t *fresh) {
+  if (!p->o->makes_states || p->o->ports->n_states) return false;
+  a->past[which] = a->present[which] = -1;
+  *fresh = value;
+  return p->g->values.at[value]->rank == 4;
+}
+
 static bool find_k(pass *p, longhand *a, int32_t value) {
   wf_graph *g = p->g;
   value = before_transpose(g, before_scales(g, before_casts(g, value), &a->scale));
   if (value < 0) return false;
   value = heads_before_repeat(g, before_scales(g, before_casts(g, value), &a->scale));
   value = before_casts(g, before_scales(g, before_casts(g, value), &a->scale));
-  return split_cache(g, value, 0, a, &a->k);
+  return split_cache(g, value, 0, a, &a->k) || take_fresh(p, value, 0, a, &a->k);
 }
 
-static bool find_v(const wf_graph *g, longhand *a, int32_t value) {
+static bool find_v(const pass *p, longhand *a, int32_t value) {
+  const wf_graph *g = p->g;
   value = before_casts(g, heads_before_repeat(g, before_casts(g, value)));
-  return split_cache(g, value, 1, a, &a->v);
+  return split_cache(g, value, 1, a, &a->v) || take_fresh(p, value, 1, a, &a->v);
 }
 
 /* softmax -> (cast, or zeros for rows that see nothing) -> product with the values. */
@@ -155,6 +165,13 @@ static wf_node *find_product(const wf_graph *g, const wf_node *softmax) {
 static int32_t find_layer(const pass *p, const longhand *a) {
   const wf_ports *ports = p->o ? p->o->ports : NULL;
   const wf_graph *g = p->g;
+  if (a->past[0] < 0 || a->past[1] < 0) { /* a state that no port names: in order */
+    int32_t n = 0;
+    for (size_t i = 0; i < g->nodes.n; i++) {
+      n += g->nodes.at[i]->op == WF_OP_WEFT_ATTENTION && !g->nodes.at[i]->is_dead;
+    }
+    return a->past[0] == a->past[1] ? n : -1;
+  }
   for (size_t i = 0; ports && i < ports->n_states; i++) {
     const wf_state_ports *s = &ports->states[i];
     if (wf_str_eq(s->past_key, g->values.at[a->past[0]]->name) &&
@@ -187,7 +204,7 @@ static bool find_all(pass *p, longhand *a) {
   const wf_value *s = graph_value(g, a->softmax->inputs[0]);
   if (s->rank != 4 || (axis != -1 && axis != 3)) return false;
   a->weights_v = find_product(g, a->softmax);
-  if (!a->weights_v || !find_v(g, a, a->weights_v->inputs[1])) return false;
+  if (!a->weights_v || !find_v(p, a, a->weights_v->inputs[1])) return false;
   const wf_node *scores = find_scores(p, a, a->softmax->inputs[0]);
   if (!scores || !find_k(p, a, scores->inputs[1])) return false;
   a->layer = find_layer(p, a);
@@ -209,7 +226,8 @@ static weft_status rewrite(pass *p, longhand *a) {
   WF_RETURN_IF_ERROR(heads_to_tokens(p, a->k, &in[1]));
   WF_RETURN_IF_ERROR(heads_to_tokens(p, a->v, &in[2]));
   if (in[0] < 0 || in[1] < 0 || in[2] < 0) return WEFT_OK;
-  wf_node *n = graph_new_node(g, WF_OP_WEFT_ATTENTION, 9, in, 3, NULL);
+  const bool has_past = a->past[0] >= 0;
+  wf_node *n = graph_new_node(g, WF_OP_WEFT_ATTENTION, 9, in, has_past ? 3 : 1, NULL);
   const wf_value *shape = graph_const_i64(g, (int64_t[]){0, 0, a->n_heads, a->size_v}, 4, 1);
   if (!n || !shape) return graph_no_memory(p->err);
   n->name = a->softmax->name;
@@ -225,8 +243,10 @@ static weft_status rewrite(pass *p, longhand *a) {
                              .rotary = a->rotation.params};
   q->rotary.n_heads = q->n_heads;
   q->rotary.head_dim = q->head_dim;
-  take_output(g, n, 1, a->present[0]);
-  take_output(g, n, 2, a->present[1]);
+  if (has_past) {
+    take_output(g, n, 1, a->present[0]);
+    take_output(g, n, 2, a->present[1]);
+  }
   WF_RETURN_IF_ERROR(graph_infer_node(g, n, p->err));
   /* Back to head-major for whoever reads it; the passes cancel this with the export's own way. */
   wf_node *split =

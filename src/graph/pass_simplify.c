@@ -27,6 +27,21 @@ static int32_t undone(const wf_graph *g, const wf_node *n) {
   return before->inputs[0];
 }
 
+/* The one part of a join that is not empty. */
+static int32_t only_part(const wf_graph *g, const wf_node *n) {
+  int32_t found = -1;
+  for (int32_t i = 0; i < n->n_inputs; i++) {
+    const wf_value *v = g->values.at[n->inputs[i]];
+    const int64_t axis = wf_node_attr_i(n, "axis", 0);
+    int64_t d;
+    if (v->rank < 1 || axis < -v->rank || axis >= v->rank) return -1;
+    if (const_dim(g, v->id, (int32_t)(axis < 0 ? axis + v->rank : axis), &d) && d == 0) continue;
+    if (found >= 0) return -1;
+    found = v->id;
+  }
+  return found >= 0 && same_shape(g, found, n->outputs[0]) ? found : -1;
+}
+
 /* The input that a node hands on unchanged; -1 when it does something. */
 static int32_t unchanged(const wf_graph *g, const wf_node *n) {
   const int32_t a = wf_node_input(n, 0), b = wf_node_input(n, 1), out = wf_node_output(n, 0);
@@ -69,6 +84,7 @@ static int32_t unchanged(const wf_graph *g, const wf_node *n) {
       return a;
     }
     case WF_OP_CONCAT:
+      return n->n_inputs == 1 ? a : only_part(g, n);
     case WF_OP_SUM:
     case WF_OP_MIN:
     case WF_OP_MAX:

@@ -258,6 +258,11 @@ static int list_probes(const prover *r, probe *probes) {
     const probe around[] = {{c > 3 ? c - 3 : 0, 5}, {c - 1, 1}, {c, 1}, {2 * c + 3, 3}};
     for (size_t k = 0; k < WF_ARRAY_LEN(around) && n < MAX_PROBES; k++) probes[n++] = around[k];
   }
+  if (r->p->o->ports->n_states) return n;
+  for (int i = 0; i < n; i++) { /* without a past all tokens are new */
+    const int64_t total = probes[i].past + probes[i].n_new;
+    probes[i] = (probe){0, total};
+  }
   return n;
 }
 
@@ -284,8 +289,9 @@ static bool prove(pass *p, int32_t value, check_fn check, void *user) {
   bool ok = open_prover(&r, p, value);
   const int n = ok ? list_probes(&r, probes) : 0;
   /* Some graphs are only defined for a prompt from the start and for single tokens after it (an
-   * Expand of [n, n] to [n, past + n]). What the rule says elsewhere contradicts nothing. */
-  bool has_prompt = false, has_step = false;
+   * Expand of [n, n] to [n, past + n]). What the rule says elsewhere contradicts nothing. Without
+   * states there are prompts alone. */
+  bool has_prompt = false, has_step = !p->o || !p->o->ports || !p->o->ports->n_states;
   for (int i = 0; i < n && ok; i++) {
     r.at = probes[i];
     r.is_undefined = false;

@@ -130,6 +130,33 @@ def without_past(model):
     return model
 
 
+@pytest.mark.parametrize("name,shows_states", [("llama", False), ("llama_old", True), ("qwen2", True), ("qwen3", False), ("partial", True)])
+def test_a_model_without_past_is_fused_packed_and_given_a_cache(weft, tmp_path, name, shows_states):
+    """Also as decoder_model.onnx of old pairs, which shows the states that it would hand to its other half."""
+    whole, o = make_model(name)
+    model = first_branch(whole)
+    if not shows_states:
+        del model.graph.output[1:]
+    folder = make_folder(tmp_path / "p", o, decoder_model=model)
+    kinds, _, text = report(weft, folder)
+    assert re.search(r"^form: +packed", text, re.M), text[-600:]
+    assert kinds["weft.CachedAttention"] == 2 and kinds["weft.Glu"] == 2
+    check_logits(weft, folder, model, 1e-4)
+    args = ("--raw", "-p", "$*+", "--greedy", "--max-tokens", "6", "--kv", "f32", "--json")
+    alone = make_folder(tmp_path / "alone", o, model=whole)
+    assert weft.json("run", folder, *args)["output_ids"] == weft.json("run", alone, *args)["output_ids"]
+
+
+def test_a_model_without_past_that_cannot_be_packed_keeps_its_own_attention(weft, tmp_path):
+    whole, o = make_model("dynamic")  # statistics over the sequence
+    model = first_branch(whole)
+    folder = make_folder(tmp_path / "p", o, decoder_model=model)
+    kinds, _, text = report(weft, folder)
+    assert re.search(r"^form: +row by row.*DynamicQuantizeLinear", text, re.M)
+    assert kinds["weft.CachedAttention"] == 0
+    check_logits(weft, folder, model, 1e-4)
+
+
 def test_a_model_without_past_reads_and_answers(weft, tmp_path):
     whole, o = make_model("llama")
     model = without_past(make_model("llama")[0])
@@ -170,15 +197,20 @@ def merged(with_past, first):
 
 
 def first_branch(model):
-    """The branch for the first tokens reads no past: an empty one stands in its place."""
+    """The branch for the first tokens joins its keys and values to no past; of a past's length it knows that it is 0."""
     m = onnx.ModelProto()
     m.CopyFrom(model)
     for i in [i for i in m.graph.input if i.name.startswith("past_key_values")]:
         dims = [d.dim_value for d in i.type.tensor_type.shape.dim]
         for n in m.graph.node:
+            if n.op_type == "Concat" and n.input[0] == i.name:
+                n.CopyFrom(onnx.helper.make_node("Identity", [n.input[1]], n.output[:]))
             n.input[:] = ["empty." + x if x == i.name else x for x in n.input]
         m.graph.initializer.append(onnx.numpy_helper.from_array(np.zeros((1, dims[1], 0, dims[3]), np.float32), "empty." + i.name))
         m.graph.input.remove(i)
+    for i in m.graph.input:  # as optimum names the axis where there is no past
+        if i.name == "attention_mask":
+            i.type.tensor_type.shape.dim[1].dim_param = "sequence_length"
     return m
 
 

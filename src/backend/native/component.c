@@ -88,7 +88,8 @@ static weft_status make_graph(wf_component *c, const wf_compile_options *o, bool
     WF_RETURN_IF_ERROR(wf_native_describe(c, o->ports, err));
   }
   wf_folder folder = {.level = c->level, .graph = c->graph};
-  const wf_pass_options passes = {.fold = wf_native_fold, .fold_user = &folder, .ports = o->ports};
+  const wf_pass_options passes = {
+      .fold = wf_native_fold, .fold_user = &folder, .ports = o->ports, .makes_states = may_pack};
   WF_RETURN_IF_ERROR(wf_graph_optimize(c->graph, &passes, err));
   if (is_merged) WF_RETURN_IF_ERROR(check_merged(c, o->ports, err));
   c->packed = (wf_packed){.tokens = WF_EXPR_NONE,
@@ -101,6 +102,25 @@ static weft_status make_graph(wf_component *c, const wf_compile_options *o, bool
   if (o->ports && may_pack) {
     WF_RETURN_IF_ERROR(wf_graph_pack(c->graph, o->ports, &c->packed, err));
   }
+  return WEFT_OK;
+}
+
+/* Attention with a state that no port names can't be run a row at a time. */
+static bool needs_packing(const wf_component *c, const wf_compile_options *o) {
+  bool needs = false;
+  for (size_t i = 0; o->ports && o->ports->n_states == 0 && i < c->graph->order.n; i++) {
+    needs |= c->graph->nodes.at[c->graph->order.at[i]]->op == WF_OP_WEFT_ATTENTION;
+  }
+  return needs;
+}
+
+static weft_status make_best_graph(wf_component *c, const wf_compile_options *o, weft_error *err) {
+  WF_RETURN_IF_ERROR(make_graph(c, o, true, err));
+  if (c->packed.is_packed || !needs_packing(c, o)) return WEFT_OK;
+  char *why = wf_arena_strdup(c->arena, c->packed.why);
+  if (!why) return wf_fail_memory(err, sizeof c->packed.why, "a component");
+  WF_RETURN_IF_ERROR(make_graph(c, o, false, err));
+  c->info.why_not_packed = why;
   return WEFT_OK;
 }
 
@@ -174,7 +194,7 @@ static weft_status compile_program(wf_component *c, const wf_compile_options *o,
 
 static weft_status compile(wf_component *c, const wf_compile_options *o, weft_error *err) {
   WF_RETURN_IF_ERROR(open_model(c, o, err));
-  WF_RETURN_IF_ERROR(make_graph(c, o, true, err));
+  WF_RETURN_IF_ERROR(make_best_graph(c, o, err));
   weft_error reason = {0};
   weft_status st = compile_program(c, o, &reason);
   if (st == WEFT_UNSUPPORTED && c->packed.is_packed) {
