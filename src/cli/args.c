@@ -242,7 +242,9 @@ void cli_model_take(const cli_model_options *o, bool exact_by_default, weft_mode
   weft_model_options_init(result, sizeof *result);
   result->n_threads = (int)o->threads;
   result->kv = kv_types[o->kv];
-  const bool exact = o->precision_given ? o->precision == 1 : exact_by_default;
+  /* ONNX Runtime gives by default what it gives by itself */
+  const bool is_ort = strcmp(backends[o->backend], "ort") == 0;
+  const bool exact = o->precision_given ? o->precision == 1 : exact_by_default && !is_ort;
   result->precision = exact ? WEFT_PRECISION_EXACT : WEFT_PRECISION_FAST;
   result->context_tokens = o->context;
   result->chunk_tokens = o->chunk;

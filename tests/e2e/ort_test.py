@@ -56,6 +56,8 @@ class Judge:
                 feed[i.name] = np.arange(self.length, self.length + n, dtype=kind)[None]
             elif i.name == "num_logits_to_keep":
                 feed[i.name] = np.array(0, kind)
+            elif i.name == "use_cache_branch":
+                feed[i.name] = np.array([self.length > 0])
         out = dict(zip(self.names, self.session.run(None, feed)))
         for past in self.past:
             name = past.replace("past_key_values", "present")
@@ -104,6 +106,38 @@ def test_a_toy_decoder_gives_the_bits_of_onnxruntime(weft, tmp_path, name):
     folder = hf.make_folder(tmp_path / "toy", o, model=model)
     check_decoder(weft, folder, folder / "onnx" / "model.onnx", tmp_path, hf.IDS, 24,
                   cuts=name != "dynamic")  # whose statistics run over the prompt: it is never cut
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen2"])
+def test_a_merged_decoder_takes_the_branch_that_its_past_asks_for(weft, tmp_path, name):
+    whole, o = hf.make_model(name)
+    model = hf.merged(whole, hf.first_branch(whole))
+    folder = hf.make_folder(tmp_path / "toy", o, decoder_model_merged=model)
+    check_decoder(weft, folder, folder / "onnx" / "decoder_model_merged.onnx", tmp_path, hf.IDS, 24)
+
+
+def test_a_merged_decoder_traced_for_one_token_gets_them_one_by_one(weft, tmp_path):
+    """Without a causal mask in its branch with past, several tokens at once would see each other."""
+    whole, o = hf.make_model("llama")
+    m = onnx.ModelProto()
+    m.CopyFrom(whole)
+    made = {x: n for n in m.graph.node for x in n.output}
+    for n in m.graph.node:
+        if n.op_type == "Softmax":
+            n.input[0] = made[n.input[0]].input[0]
+    folder = hf.make_folder(tmp_path / "toy", o, decoder_model_merged=hf.merged(m, hf.first_branch(whole)))
+    graph = folder / "onnx" / "decoder_model_merged.onnx"
+    text = "".join(chr(0x21 + i) for i in hf.IDS)
+    # two turns: the second comes on a past
+    lines = f"{text[:4]}\n{text[4:]}\n".encode()
+    r = weft("run", folder, "--raw", "--greedy", "--ignore-eos", "--max-tokens", 1, *ORT, stdin=lines, check=0)
+    first = Judge(graph).greedy(hf.IDS[:4], 1)
+    again = Judge(graph)
+    logits = again.step(hf.IDS[:4])
+    for i in [*first, *hf.IDS[4:]]:
+        logits = again.step([i])
+    answer = int(logits[-1].argmax())
+    assert r.stdout.decode().split("\n")[:2] == [chr(0x21 + first[0]), chr(0x21 + answer)]
 
 
 @pytest.mark.parametrize("text", interop.PROMPTS)

@@ -57,6 +57,7 @@ struct wf_component {
   ort_state_port *states;
   size_t n_fixed;
   ort_fixed_input *fixed;
+  ort_fixed_input branch;  /* of a merged decoder: 0 without a past, 1 with; name NULL: none */
   atomic_ulong next_stamp; /* of where a state's buffers are: never the same twice */
   pthread_mutex_t lock;    /* guards the two below; a leaf */
   ort_returned *queue;

@@ -54,6 +54,18 @@ static weft_status take_fixed(wf_component *c, const wf_graph *g, const wf_fixed
   return fixed->name ? WEFT_OK : wf_fail_memory(err, f->name.n, "a port");
 }
 
+/* A merged decoder's choice of branch is made anew for each run; the graph that we look at is the
+ * one with a past. */
+static weft_status take_branch(wf_component *c, wf_graph *g, wf_str name, weft_error *err) {
+  const int32_t id = wf_graph_find(g, name);
+  const wf_value *v = id >= 0 ? wf_graph_value(g, id) : NULL;
+  if (!v || !v->is_input) return WEFT_OK;
+  c->branch = (ort_fixed_input){.dtype = v->dtype, .rank = v->rank};
+  c->branch.name = wf_arena_strndup(c->arena, name.at, name.n);
+  if (!c->branch.name) return wf_fail_memory(err, name.n, "a port");
+  return wf_graph_fix_input(g, name, 1, err);
+}
+
 /* A state may be appended to where it is when nothing but a GroupQueryAttention sees it: that
  * operator takes past and present in one buffer and the number of tokens from another input. */
 static bool is_appended(const wf_graph *g, const wf_port_map *map, const wf_component_info *info,
@@ -184,13 +196,6 @@ static weft_status describe(wf_component *c, const wf_compile_options *o, weft_e
   weft_status st = WEFT_OK;
   wf_graph *g = NULL;
   ort_divisions divisions = {0};
-  if (o->ports && o->ports->use_cache.n) {
-    WF_TRY(wf_fail(err, WEFT_UNSUPPORTED,
-                   "use the native backend, or export the model with a current optimum, which "
-                   "writes one graph with past",
-                   "'%s' is a merged decoder with '%.*s', whose branch ONNX Runtime would choose",
-                   o->model, (int)o->ports->use_cache.n, o->ports->use_cache.at));
-  }
   WF_TRY(wf_graph_build(&g, c->model, err));
   WF_TRY(ort_judge(g, &divisions, err));
   if (divisions.n) WF_TRY(ort_guard(c->model, &divisions, &c->guarded, err));
@@ -205,6 +210,7 @@ static weft_status describe(wf_component *c, const wf_compile_options *o, weft_e
     WF_TRY(take_fixed(c, g, &o->ports->fixed[i], err));
     WF_TRY(wf_graph_fix_input(g, o->ports->fixed[i].name, o->ports->fixed[i].number, err));
   }
+  if (o->ports && o->ports->use_cache.n) WF_TRY(take_branch(c, g, o->ports->use_cache, err));
   WF_TRY(wf_port_map_build(c->arena, g, o->ports, &c->info, &c->map, err));
   WF_TRY(check_ports(&c->info, err));
   WF_TRY(describe_states(c, g, o->ports, err));

@@ -185,26 +185,31 @@ static weft_status bind_view(wf_backend_session *s, const wf_port *p, const wf_v
   return bind_tensor(s, p->name, p->dtype, v->dims, v->rank, v->data, err);
 }
 
+/* One number that is no port's: [] or [1] as the graph has it. */
+static weft_status bind_number(wf_backend_session *s, const ort_fixed_input *f, int64_t number,
+                               size_t *at, weft_error *err) {
+  static const int64_t one = 1;
+  void *data = NULL;
+  WF_RETURN_IF_ERROR(take_ints(s, *at, 8, &data, err));
+  *at += 8;
+  if (!store_int(f->dtype, data, 0, number)) {
+    return wf_fail(err, WEFT_UNSUPPORTED, "", "input '%s' has elements of type %s", f->name,
+                   wf_dtype_name(f->dtype));
+  }
+  return bind_tensor(s, f->name, f->dtype, &one, f->rank > 0 ? 1 : 0, data, err);
+}
+
 static weft_status bind_inputs(wf_backend_session *s, const wf_row *r, weft_error *err) {
   const wf_component *c = s->c;
   const int64_t total = r->past + r->n_new;
   size_t at = 0;
   wf_buf_clear(&s->ints);
-  if (!wf_buf_reserve(&s->ints, (size_t)(total + 2 * r->n_new) * 8 + c->n_fixed * 8 + 8)) {
+  if (!wf_buf_reserve(&s->ints, (size_t)(total + 2 * r->n_new) * 8 + c->n_fixed * 8 + 16)) {
     return wf_fail_memory(err, (size_t)total * 8, "a run");
   }
-  for (size_t i = 0; i < c->n_fixed; i++) {
-    const ort_fixed_input *f = &c->fixed[i];
-    const int64_t one = 1;
-    void *data = NULL;
-    WF_RETURN_IF_ERROR(take_ints(s, at, 8, &data, err));
-    at += 8;
-    if (!store_int(f->dtype, data, 0, f->number)) {
-      return wf_fail(err, WEFT_UNSUPPORTED, "", "input '%s' has elements of type %s", f->name,
-                     wf_dtype_name(f->dtype));
-    }
-    WF_RETURN_IF_ERROR(bind_tensor(s, f->name, f->dtype, &one, f->rank > 0 ? 1 : 0, data, err));
-  }
+  for (size_t i = 0; i < c->n_fixed; i++)
+    WF_RETURN_IF_ERROR(bind_number(s, &c->fixed[i], c->fixed[i].number, &at, err));
+  if (c->branch.name) WF_RETURN_IF_ERROR(bind_number(s, &c->branch, r->past > 0, &at, err));
   for (size_t i = 0; i < c->info.n_inputs; i++) {
     const wf_port *p = &c->info.inputs[i];
     switch (p->role) {
@@ -430,14 +435,37 @@ static weft_status run_parts(wf_backend_session *s, const wf_row *row, weft_erro
   return WEFT_OK;
 }
 
+/* The branch with a past of a merged decoder was traced for one token: unless it is proven to take
+ * more (may_chunk), it gets them one by one. */
+static weft_status run_singly(wf_backend_session *s, const wf_row *row, weft_error *err) {
+  int64_t next = 0;
+  for (int64_t i = 0; i < row->n_new; i++) {
+    wf_row part = *row;
+    static const int32_t itself = 0;
+    const bool is_selected = next < row->n_selected && row->selected[next] == i;
+    part.ids = row->ids ? row->ids + i : NULL;
+    part.n_new = 1;
+    part.past = row->past + i;
+    part.selected = &itself;
+    part.n_selected = is_selected;
+    part.logits = is_selected ? row->logits + next * s->c->info.vocab : NULL;
+    WF_RETURN_IF_ERROR(run_once(s, &part, err));
+    next += is_selected;
+  }
+  return WEFT_OK;
+}
+
 static bool wants_last_alone(const wf_row *r) {
   return r->n_selected == 0 || (r->n_selected == 1 && r->selected[0] == r->n_new - 1);
 }
 
 static weft_status run_row(wf_backend_session *s, const wf_row *r, weft_error *err) {
   const bool knew = s->prunes_head;
-  const bool in_parts = knew && !wants_last_alone(r);
-  weft_status st = in_parts ? run_parts(s, r, err) : run_once(s, r, err);
+  const bool singly = s->c->branch.name && r->past > 0 && r->n_new > 1 && !s->c->info.may_chunk;
+  const bool in_parts = singly || (knew && !wants_last_alone(r));
+  weft_status st = singly     ? run_singly(s, r, err)
+                   : in_parts ? run_parts(s, r, err)
+                              : run_once(s, r, err);
   if (st == WEFT_OK && !in_parts && s->prunes_head && !knew && !wants_last_alone(r)) {
     if (r->state) r->state->length = r->past; /* learned too late for this row: once more */
     st = run_parts(s, r, err);
