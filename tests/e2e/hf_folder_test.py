@@ -229,19 +229,29 @@ def test_a_merged_decoder_runs_its_branch_with_past_fused_and_packed(weft, tmp_p
     assert weft.json("run", folder, *args)["output_ids"] == weft.json("run", alone, *args)["output_ids"]
 
 
-def test_a_merged_decoder_whose_branch_with_past_has_no_causal_mask_is_refused_with_the_way_out(weft, tmp_path):
-    whole, o = make_model("llama")
+def without_mask(model):
+    """Traced for one token, the causal mask is left out: scores go into the softmax as they are."""
     m = onnx.ModelProto()
-    m.CopyFrom(whole)
-    # traced for one token, the mask is left out: scores go into the softmax as they are
+    m.CopyFrom(model)
     made = {x: n for n in m.graph.node for x in n.output}
     for n in m.graph.node:
         if n.op_type == "Softmax":
             n.input[0] = made[n.input[0]].input[0]
-    model = merged(m, first_branch(whole))
-    folder = make_folder(tmp_path / "p", o, decoder_model_merged=model)
+    return m
+
+
+def test_a_merged_decoder_whose_branch_with_past_has_no_causal_mask_is_refused_with_the_way_out(weft, tmp_path):
+    whole, o = make_model("llama")
+    folder = make_folder(tmp_path / "p", o, decoder_model_merged=merged(without_mask(whole), first_branch(whole)), decoder_model=first_branch(whole))
     r = weft("logits", folder, "--ids", "1,2", "--output", folder / "x.npy")
-    assert r.returncode > 2 and b"use_cache_branch" in r.stderr and b"export" in r.stderr
+    assert r.returncode > 2 and b"use_cache_branch" in r.stderr and b"--model-file decoder_model" in r.stderr
+    check_logits(weft, folder, whole, 1e-4, "--model-file", "decoder_model")
+
+
+def test_of_an_old_pair_the_half_without_past_reads_the_prompt(weft, tmp_path):
+    whole, o = make_model("llama_old")
+    folder = make_folder(tmp_path / "p", o, decoder_model=first_branch(whole), decoder_with_past_model=without_mask(whole))
+    check_logits(weft, folder, whole, 1e-4)
 
 
 def turned_and_averaged():

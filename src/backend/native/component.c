@@ -58,11 +58,13 @@ static weft_status check_merged(const wf_component *c, const wf_ports *ports, we
     n += c->graph->nodes.at[c->graph->order.at[i]]->op == WF_OP_WEFT_ATTENTION;
   }
   if (n == ports->n_states) return WEFT_OK;
-  return wf_fail(err, WEFT_UNSUPPORTED,
-                 "export the model again with a current optimum, which writes one graph with past",
-                 "the branch with past of this merged decoder ('%.*s') has %zu attentions whose "
-                 "causal mask is proven, for %zu states",
-                 (int)ports->use_cache.n, ports->use_cache.at, n, ports->n_states);
+  return wf_fail(
+      err, WEFT_UNSUPPORTED,
+      "use --model-file decoder_model where the folder has it, or export the model again "
+      "with a current optimum, which writes one graph with past",
+      "the branch with past of this merged decoder ('%.*s') has %zu attentions whose "
+      "causal mask is proven, for %zu states",
+      (int)ports->use_cache.n, ports->use_cache.at, n, ports->n_states);
 }
 
 /* The graph after all passes; packed where that is asked for and proven. */
