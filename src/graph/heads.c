@@ -32,10 +32,22 @@ int32_t before_scales(const wf_graph *g, int32_t value, double *scale) {
   return value;
 }
 
+/* One value joined to itself along axis 2 of 5. */
+static const wf_node *joined_to_itself(const wf_graph *g, int32_t value) {
+  const wf_node *n = made_by(g, value, WF_OP_CONCAT);
+  const int64_t axis = n ? wf_node_attr_i(n, "axis", 0) : 0;
+  if (!n || (axis != 2 && axis != -3)) return NULL;
+  for (int32_t i = 1; i < n->n_inputs; i++) {
+    if (n->inputs[i] != n->inputs[0]) return NULL;
+  }
+  return n;
+}
+
 int32_t heads_before_repeat(const wf_graph *g, int32_t value) {
   const wf_node *join = made_by(g, value, WF_OP_RESHAPE);
   const wf_node *repeat = join ? made_by(g, join->inputs[0], WF_OP_EXPAND) : NULL;
   if (!repeat && join) repeat = made_by(g, join->inputs[0], WF_OP_TILE);
+  if (!repeat && join) repeat = joined_to_itself(g, join->inputs[0]);
   const wf_node *split = repeat ? graph_producer_of(g, repeat->inputs[0]) : NULL;
   if (!split || (split->op != WF_OP_UNSQUEEZE && split->op != WF_OP_RESHAPE)) return value;
   /* [B, kv, T, D] -> [B, kv, 1, T, D] -> [B, kv, n, T, D] -> [B, kv * n, T, D] */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Normalisations become one internal operator: those with an operator of their own, and those that
  * exporters write out as x * 1/sqrt(mean(x^2) + epsilon) * weight. */
+#include <math.h>
+
 #include "graph/passes.h"
 
 static wf_node *new_norm(pass *p, wf_norm_kind kind, float epsilon, const int32_t in[5]) {
@@ -121,6 +123,21 @@ static int32_t inverse_rms_of(const wf_graph *g, int32_t value, double *epsilon)
   return root ? mean_square_of(g, root->inputs[0], epsilon) : -1;
 }
 
+/* x / |x| * sqrt(D), which is x over its root mean square: gives x. */
+static int32_t unit_of(const wf_graph *g, const wf_node *n) {
+  for (int i = 0; i < 2; i++) {
+    const wf_node *div = made_by(g, n->inputs[i], WF_OP_DIV);
+    const wf_node *length = div ? made_by(g, div->inputs[1], WF_OP_REDUCE_L2) : NULL;
+    double scale;
+    if (!length || length->inputs[0] != div->inputs[0] || !wf_node_attr_i(length, "keepdims", 1) ||
+        !reduces_last_axis(g, length) || !graph_const_scalar(g, n->inputs[1 - i], &scale))
+      continue;
+    const double width = (double)last_dim(g, div->inputs[0]);
+    if (scale > 0 && fabs(scale * scale - width) <= 1e-5 * width) return div->inputs[0];
+  }
+  return -1;
+}
+
 /* x * inverse_rms(x) or x / sqrt(..): gives x. */
 static int32_t normalised_of(const wf_graph *g, const wf_node *n, double *epsilon) {
   if (n->op == WF_OP_DIV) {
@@ -131,7 +148,8 @@ static int32_t normalised_of(const wf_graph *g, const wf_node *n, double *epsilo
   for (int i = 0; i < 2; i++) {
     if (inverse_rms_of(g, n->inputs[i], epsilon) == n->inputs[1 - i]) return n->inputs[1 - i];
   }
-  return -1;
+  *epsilon = 0;
+  return unit_of(g, n);
 }
 
 /* (x - mean) / sqrt(mean((x - mean)^2) + epsilon): gives x. */

@@ -96,6 +96,34 @@ def test_a_longhand_layer_is_recognised_and_takes_at_most_12_kernel_calls(weft, 
     check_logits(weft, folder, model, bound)
 
 
+def norm_by_length(g, x, name, size, o):
+    """F.normalize(x) * sqrt(size) * weight"""
+    unit = g.op("Div", x, g.op("ReduceL2", x, axes=[-1]))
+    return g.op("Mul", g.weight(name, size), g.op("Mul", unit, g.scalar(size ** 0.5)))
+
+
+def norm_by_power(g, x, name, size, o):
+    mean = g.op("ReduceMean", g.op("Mul", x, x), axes=[-1])
+    return g.op("Mul", g.weight(name, size), g.op("Mul", x, g.op("Pow", g.op("Add", mean, g.scalar(1e-6)), g.scalar(-0.5))))
+
+
+def repeat_by_concat(g, x, batch, kv, rep, total, size):
+    x = g.op("Concat", *[g.op("Unsqueeze", x, g.i64(2))] * rep, axis=2)
+    return g.op("Reshape", x, g.shape_of(batch, kv * rep, total, size))
+
+
+@pytest.mark.parametrize("part,form", [("rms_norm", norm_by_length), ("rms_norm", norm_by_power), ("repeat_kv", repeat_by_concat)],
+                         ids=lambda v: v if isinstance(v, str) else v.__name__)
+def test_a_part_written_in_another_form_is_recognised(weft, tmp_path, monkeypatch, part, form):
+    monkeypatch.setattr(lh, part, form)
+    model, o = make_model("llama")
+    folder = make_folder(tmp_path / "p", o, model=model)
+    kinds, _, text = report(weft, folder)
+    assert re.search(r"^form: +packed", text, re.M), text[-600:]
+    assert kinds == {"weft.CachedAttention": 2, "weft.Norm": 5, "weft.Glu": 2}
+    check_logits(weft, folder, model, 1e-4)
+
+
 def test_the_file_is_chosen_by_name_or_the_best_that_is_there(weft, tmp_path):
     full, o = make_model("llama")
     half, _ = make_model("llama_half")
