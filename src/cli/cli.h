@@ -90,6 +90,8 @@ weft_status cli_model_open(weft_model **model, const char *path, const weft_mode
                            weft_error *err) WF_NODISCARD;
 /* At the prompt of a chat SIGINT drops the line and says how to leave. */
 void cli_interrupt_at_prompt(bool yes);
+/* One byte of stdin; false at its end, on an error, and when SIGINT has come. */
+bool cli_read_byte(unsigned char *byte);
 bool cli_was_interrupted(void);
 void cli_interrupt_clear(void);
 

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <locale.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -133,6 +134,25 @@ int cli_is_interrupted(void *user) {
   return was_interrupted;
 }
 void cli_interrupt_at_prompt(bool yes) { is_at_prompt = yes; }
+
+/* The signal is let in only while poll sleeps: one that came a moment earlier has set the flag, and
+ * none can come between the look at it and the sleep. */
+bool cli_read_byte(unsigned char *byte) {
+  sigset_t interrupt, before;
+  struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+  ssize_t n = -1;
+  sigemptyset(&interrupt);
+  sigaddset(&interrupt, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &interrupt, &before);
+  while (!was_interrupted) {
+    if (ppoll(&input, 1, NULL, &before) < 0 && errno == EINTR) continue;
+    n = read(STDIN_FILENO, byte, 1);
+    if (n >= 0 || errno != EINTR) break;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return n == 1;
+}
+
 bool cli_was_interrupted(void) { return was_interrupted != 0; }
 void cli_interrupt_clear(void) { was_interrupted = 0; }
 

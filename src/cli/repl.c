@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <wchar.h>
 
 #include "base/file.h"
 #include "base/process.h"
@@ -27,11 +28,29 @@ typedef struct repl {
   WF_VEC(weft_bias) biases;
 } repl;
 
+#ifdef WEFT_HAVE_LIBEDIT
+/* libedit's own would sleep through an interrupt that comes just before it reads. */
+static int next_character(FILE *in) {
+  mbstate_t state;
+  unsigned char byte;
+  (void)in;
+  memset(&state, 0, sizeof state);
+  while (cli_read_byte(&byte)) {
+    wchar_t c = 0;
+    const size_t n = mbrtowc(&c, (const char *)&byte, 1, &state);
+    if (n == (size_t)-2) continue; /* more bytes belong to it */
+    return n == (size_t)-1 ? 0xfffd : (int)c;
+  }
+  return -1;
+}
+#endif
+
 /* One line without its end; false at the end of input. */
 static bool read_line(repl *r, wf_buf *line) {
   wf_buf_clear(line);
 #ifdef WEFT_HAVE_LIBEDIT
   if (r->is_terminal) {
+    rl_getc_function = next_character;
     char *text = readline("> ");
     if (!text) return false;
     if (text[0]) add_history(text);
@@ -42,11 +61,10 @@ static bool read_line(repl *r, wf_buf *line) {
 #endif
   if (r->is_terminal) cli_err("> ");
   for (;;) {
-    char c;
-    const ssize_t n = read(STDIN_FILENO, &c, 1);
-    if (n <= 0) return line->n > 0;
+    unsigned char c;
+    if (!cli_read_byte(&c)) return line->n > 0 && !(r->is_terminal && cli_was_interrupted());
     if (c == '\n') return true;
-    wf_buf_putc(line, c);
+    wf_buf_putc(line, (char)c);
   }
 }
 
