@@ -36,13 +36,13 @@ _weft() {
     --output-dir | --dump) mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
   esac
   case $command in
-    run) options="-p --prompt -f --file --messages --ids --raw --system --json $decode $model" ;;
+    run) options="-p --prompt -f --file --messages --ids --raw --system --json --profile $decode $model" ;;
     import) options="-o --output --portable --dequantize --help" ;;
     inspect) options="--json --dot $model" ;;
     tokenize) options="--pair --no-special --offsets --json --help" ;;
     detokenize) options="--skip-special --help" ;;
     template) options="--template --now --help" ;;
-    exec) options="--input -i --output-dir -o $model" ;;
+    exec) options="--input -i --output-dir -o --profile $model" ;;
     logits) options="--ids --output -o $model" ;;
     verify) options="--input -i --dump --reference --tolerance --seed --tokens -n $model" ;;
     bench) options="-p --prompt -n --decode -d --depth --json $model" ;;

@@ -55,6 +55,25 @@ typedef void weft_log_callback(void *user, int level, const char *line);
  * runs on whatever thread logs, must not call weft, and gets no final newline. Thread: any. */
 WEFT_API void weft_log_set(weft_log_callback *callback, void *user);
 
+/* ---- profiles -------------------------------------------------------------------------------- */
+
+typedef struct weft_profile weft_profile;
+
+/* An empty profile, to be named in weft_model_options.
+ * Owner: *result is the caller's (weft_profile_destroy). Thread: any. Errors: OUT_OF_MEMORY. */
+WEFT_API WEFT_NODISCARD weft_status weft_profile_create(weft_profile **result, weft_error *err);
+/* NULL is fine. Thread: any, once all that records into it is closed. */
+WEFT_API void weft_profile_destroy(weft_profile *profile);
+/* A trace that Perfetto and chrome://tracing open: one span a node (or a step of several fused
+ * ones) and thread, with operator, shapes, bytes and floating-point operations. Owner: *json is the
+ * caller's (weft_free). Thread: any, while nothing runs. Errors: OUT_OF_MEMORY. */
+WEFT_API WEFT_NODISCARD weft_status weft_profile_trace(const weft_profile *profile, char **json,
+                                                       weft_error *err);
+/* The same as a table, a line an operator with its share of the time.
+ * Owner, Thread, Errors: the same. */
+WEFT_API WEFT_NODISCARD weft_status weft_profile_table(const weft_profile *profile, char **text,
+                                                       weft_error *err);
+
 /* ---- models ---------------------------------------------------------------------------------- */
 
 typedef struct weft_model weft_model;
@@ -89,6 +108,9 @@ typedef struct weft_model_options {
   /* NULL; "NAME" or "NAME:key=value,...": ONNX Runtime's execution providers, best first. */
   const char *const *providers;
   size_t n_providers;
+  /* NULL; else runs record where their time goes (weft_profile_create). It has to outlive the model
+   * or graph that is opened with it. */
+  weft_profile *profile;
 } weft_model_options;
 
 /* Fills the defaults. size is sizeof(weft_model_options) of the caller. Thread: any. */

@@ -16,6 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "backend/profile.h"
 #include "base/error.h"
 #include "base/process.h"
 #include "base/str.h"
@@ -171,6 +172,8 @@ typedef struct wf_backend {
   void (*close)(wf_backend_session *s);
   /* Optional, NULL: no counters. Exact counts since the session opened, for tests and profiles. */
   void (*counters)(const wf_backend_session *s, wf_run_counters *result);
+  /* Optional, NULL: a run is one span. Records spans of every run from now on; NULL: no more. */
+  void (*profile)(wf_backend_session *s, wf_profile *p);
   /* With info->keeps_state only. An empty state; it may outlive its session (it can then only be
    * closed). */
   weft_status (*state_open)(wf_backend_state **result, wf_backend_session *s, weft_error *err);
@@ -234,6 +237,24 @@ static inline weft_status wf_backend_session_run(const wf_backend *b, wf_backend
                                                  const wf_row *rows, size_t n_rows,
                                                  weft_error *err) {
   return b->run(s, rows, n_rows, err);
+}
+/* The same with the run as a span of `p` (may be NULL) where the backend records none of its own.
+ */
+static inline weft_status wf_backend_session_run_in(const wf_backend *b, wf_backend_session *s,
+                                                    const wf_row *rows, size_t n_rows,
+                                                    wf_profile *p, weft_error *err) {
+  const uint64_t begin_ns = p && !b->profile ? wf_clock_ns() : 0;
+  const weft_status st = b->run(s, rows, n_rows, err);
+  if (p && !b->profile) {
+    const wf_profile_span span = {
+        .op = b->name, .shapes = "", .begin_ns = begin_ns, .end_ns = wf_clock_ns()};
+    wf_profile_add(p, &span);
+  }
+  return st;
+}
+static inline void wf_backend_session_profile(const wf_backend *b, wf_backend_session *s,
+                                              wf_profile *p) {
+  if (b->profile) b->profile(s, p);
 }
 static inline weft_status wf_backend_state_open(const wf_backend *b, wf_backend_state **result,
                                                 wf_backend_session *s, weft_error *err) {

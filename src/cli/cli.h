@@ -168,6 +168,12 @@ int cmd_cache(const cli_command *c, int argc, char **argv);
 int cmd_verify(const cli_command *c, int argc, char **argv);
 int cmd_providers(const cli_command *c, int argc, char **argv);
 
+/* --profile: does nothing when file is NULL. After the model is closed cli_profile_end writes the
+ * trace to the file and the table to stderr, and gives the command's code. */
+weft_status cli_profile_begin(const char *file, weft_profile **profile, weft_model_options *options,
+                              weft_error *err) WF_NODISCARD;
+int cli_profile_end(const char *file, weft_profile *profile, int code);
+
 /* Progress of import and packing on a terminal's stderr; silent elsewhere. */
 void cli_progress(void *user, uint64_t done, uint64_t total, const char *what);
 void cli_log_line(void *user, int level, const char *line);

@@ -102,7 +102,8 @@ out:
 int cmd_exec(const cli_command *c, int argc, char **argv) {
   int code;
   weft_status st = WEFT_OK;
-  const char *dir = NULL;
+  const char *dir = NULL, *trace = NULL;
+  weft_profile *profile = NULL;
   cli_model_options mo;
   cli_option model_table[CLI_N_MODEL_OPTIONS];
   cli_texts rest = {0}, inputs = {0};
@@ -115,6 +116,8 @@ int cmd_exec(const cli_command *c, int argc, char **argv) {
                              "a .npy file or a value (repeatable)"},
                             {"--output-dir", "-o", CLI_TEXT, &dir, NULL, 0, 0, "DIR",
                              "where every output goes as NAME.npy"},
+                            {"--profile", NULL, CLI_TEXT, &trace, NULL, 0, 0, "FILE",
+                             "where the time of each node goes, as a trace for Perfetto"},
                             {NULL, NULL, CLI_FLAG, NULL, NULL, 0, 0, NULL, NULL}};
   cli_model_options_init(&mo);
   cli_model_table(&mo, model_table);
@@ -138,7 +141,8 @@ int cmd_exec(const cli_command *c, int argc, char **argv) {
     goto out;
   }
   cli_import_begin(rest.at[0]);
-  st = weft_graph_open(&g, rest.at[0], &options, &err);
+  st = cli_profile_begin(trace, &profile, &options, &err);
+  if (st == WEFT_OK) st = weft_graph_open(&g, rest.at[0], &options, &err);
   cli_import_end(rest.at[0]);
   for (size_t i = 0; i < inputs.n && st == WEFT_OK; i++)
     st = cli_read_input(g, inputs.at[i], &arrays[i], &in[i], &err);
@@ -156,6 +160,7 @@ int cmd_exec(const cli_command *c, int argc, char **argv) {
   code = st == WEFT_OK ? 0 : cli_fail(&err);
 out:
   weft_graph_close(g);
+  code = cli_profile_end(trace, profile, code);
   for (size_t i = 0; arrays && i < inputs.n; i++) wf_free(arrays[i].data);
   wf_free(arrays);
   wf_free(in);

@@ -284,6 +284,8 @@ int cmd_run(const cli_command *c, int argc, char **argv) {
   weft_error err = {0};
   weft_generation_options options;
   weft_model_options model_options;
+  const char *trace = NULL;
+  weft_profile *profile = NULL;
   const cli_option own[] = {
       {"--prompt", "-p", CLI_TEXT, &a.prompt, NULL, 0, 0, "TEXT", "the prompt"},
       {"--file", "-f", CLI_TEXT, &a.file, NULL, 0, 0, "FILE",
@@ -294,6 +296,8 @@ int cmd_run(const cli_command *c, int argc, char **argv) {
       {"--raw", NULL, CLI_FLAG, &a.raw, NULL, 0, 0, NULL, "no chat template"},
       {"--system", NULL, CLI_TEXT, &a.system, NULL, 0, 0, "TEXT", "the system message"},
       {"--json", NULL, CLI_FLAG, &a.json, NULL, 0, 0, NULL, "print one JSON object"},
+      {"--profile", NULL, CLI_TEXT, &trace, NULL, 0, 0, "FILE",
+       "where the time of each step goes, as a trace for Perfetto"},
       {NULL, NULL, CLI_FLAG, NULL, NULL, 0, 0, NULL, NULL}};
   cli_model_options_init(&mo);
   cli_decoding_init(&decoding);
@@ -308,7 +312,8 @@ int cmd_run(const cli_command *c, int argc, char **argv) {
   if (code >= 0) goto out;
   cli_model_take(&mo, false, &model_options);
   if (a.json) cli_interrupt_text(nothing_yet);
-  if (cli_model_open(&model, rest.at[0], &model_options, &err) != WEFT_OK) {
+  if (cli_profile_begin(trace, &profile, &model_options, &err) != WEFT_OK ||
+      cli_model_open(&model, rest.at[0], &model_options, &err) != WEFT_OK) {
     code = cli_fail(&err);
     goto out;
   }
@@ -324,6 +329,7 @@ int cmd_run(const cli_command *c, int argc, char **argv) {
   }
 out:
   weft_model_close(model);
+  code = cli_profile_end(trace, profile, code);
   wf_free(biases);
   cli_decoding_deinit(&decoding);
   cli_model_deinit(&mo);

@@ -32,12 +32,13 @@ typedef struct wf_runner {
   uint64_t former WF_GUARDED_BY(wf_worker_role); /* the holder's own, meanwhile */
   wf_team *team WF_PT_GUARDED_BY(wf_worker_role);
   wf_backend_session *session WF_GUARDED_BY(wf_worker_role);
+  wf_profile *profile; /* NULL: none; outlives the model */
   wf_kv_pool *pool WF_GUARDED_BY(wf_worker_role);
 } wf_runner;
 
 weft_status wf_runner_init(wf_runner *r, const wf_backend *backend, const wf_component *component,
                            int n_threads, int64_t chunk_tokens, int64_t context_tokens,
-                           weft_error *err) WF_NODISCARD;
+                           wf_profile *profile, weft_error *err) WF_NODISCARD;
 void wf_runner_deinit(wf_runner *r); /* fine on a zeroed one */
 void wf_runner_enter(wf_runner *r) WF_ACQUIRE(wf_worker_role);
 void wf_runner_leave(wf_runner *r) WF_RELEASE(wf_worker_role);
@@ -64,6 +65,9 @@ struct weft_model {
 };
 
 void wf_model_ref(weft_model *m);
+
+/* NULL for NULL. */
+wf_profile *wf_profile_of(weft_profile *p);
 
 /* True when the file begins as a GGUF file does. */
 bool wf_is_gguf(const char *path);

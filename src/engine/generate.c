@@ -86,7 +86,7 @@ static weft_status run_to(weft_generation *g, int64_t end, int64_t n_rows, float
         .selected = selected,
         .n_selected = n_selected,
         .logits = n_selected ? logits + (first_row - (end - n_rows)) * g->model->vocab : NULL};
-    st = wf_backend_session_run(r->backend, r->session, &row, 1, err);
+    st = wf_backend_session_run_in(r->backend, r->session, &row, 1, r->profile, err);
     if (st != WEFT_OK) break;
     at += n;
     if (has_past) wf_kv_sequence_commit(&g->kv, n, g->keep_tokens);

@@ -14,6 +14,7 @@ struct weft_graph {
   wf_team *team;
   wf_backend_session *session;
   wf_view *inputs, *outputs;
+  wf_profile *profile; /* NULL: none */
   char *temporary_dir; /* an import that could not be cached; removed at the end */
   atomic_flag is_busy;
 };
@@ -55,6 +56,8 @@ weft_status weft_graph_open(weft_graph **result, const char *path,
   st = wf_backend_session_open(g->backend, &g->session, g->component, g->team, 1, err);
   wf_owner_adopt(former);
   WF_TRY(st);
+  g->profile = wf_profile_of(o.profile);
+  wf_backend_session_profile(g->backend, g->session, g->profile);
   *result = g;
   g = NULL;
 out:
@@ -154,7 +157,7 @@ weft_status weft_graph_run(weft_graph *g, const weft_tensor *inputs, size_t n_in
   memset(g->outputs, 0, g->info->n_outputs * sizeof *g->outputs);
   for (size_t i = 0; i < n_inputs; i++) WF_TRY(bind(g, &inputs[i], err));
   const wf_row row = {.inputs = g->inputs, .outputs = g->outputs};
-  WF_TRY(wf_backend_session_run(g->backend, g->session, &row, 1, err));
+  WF_TRY(wf_backend_session_run_in(g->backend, g->session, &row, 1, g->profile, err));
   for (size_t i = 0; i < g->info->n_outputs; i++) {
     const wf_view *v = &g->outputs[i];
     size_t n_elements = 0, n_bytes = 0;

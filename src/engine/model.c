@@ -252,7 +252,7 @@ weft_status weft_model_open(weft_model **result, const char *path, const weft_mo
     chunk = m->context_tokens;
   }
   WF_TRY(wf_runner_init(&m->runner, m->backend, m->component, m->n_threads, chunk,
-                        m->context_tokens, err));
+                        m->context_tokens, wf_profile_of(o.profile), err));
   m->load_ms = (wf_clock_ns() - started) / 1000000;
   *result = m;
   m = NULL;

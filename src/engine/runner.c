@@ -3,7 +3,7 @@
 
 weft_status wf_runner_init(wf_runner *r, const wf_backend *backend, const wf_component *component,
                            int n_threads, int64_t chunk_tokens, int64_t context_tokens,
-                           weft_error *err) WF_NO_TSA /* not shared yet */ {
+                           wf_profile *profile, weft_error *err) WF_NO_TSA /* not shared yet */ {
   r->backend = backend;
   r->info = wf_component_describe(backend, component);
   r->chunk_tokens = chunk_tokens;
@@ -13,6 +13,8 @@ weft_status wf_runner_init(wf_runner *r, const wf_backend *backend, const wf_com
   wf_runner_enter(r);
   WF_TRY(wf_team_create(&r->team, r->info->has_own_threads ? 1 : n_threads, err));
   WF_TRY(wf_backend_session_open(backend, &r->session, component, r->team, chunk_tokens, err));
+  r->profile = profile;
+  wf_backend_session_profile(backend, r->session, profile);
   WF_TRY(wf_kv_pool_create(&r->pool, r->info, context_tokens, 0, err));
   if (r->info->keeps_state) wf_kv_pool_attach(r->pool, backend, r->session);
 out:

@@ -17,6 +17,7 @@ const wf_backend wf_backend_native = {
     .run = wf_native_run,
     .close = wf_native_close,
     .counters = wf_native_counters,
+    .profile = wf_native_profile,
 };
 
 const wf_component_info *wf_native_info(const wf_component *c) { return &c->info; }

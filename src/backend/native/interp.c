@@ -238,8 +238,11 @@ weft_status wf_frame_run(wf_interp *in, wf_frame *f, weft_error *err) {
   weft_status st = WEFT_OK;
   for (size_t i = 0; i < g->order.n; i++) {
     const wf_node *n = g->nodes.at[g->order.at[i]];
+    const uint64_t begin_ns = in->s->profile ? wf_clock_ns() : 0;
     st = run_node(in, f, n, err);
     if (st != WEFT_OK) break;
+    /* the nodes of a subgraph tell for themselves */
+    if (in->s->profile && n->n_subgraphs == 0) wf_profile_node(in, f, n, begin_ns);
     for (int32_t j = 0; j < n->n_inputs; j++) {
       const bool is_weight = is_top && j > 0 && in->s->c->uses[n->id].weight >= 0;
       if (n->inputs[j] >= 0 && !is_weight) release(f, n->inputs[j]);

@@ -49,6 +49,9 @@ struct wf_interp {
   wf_view *views;           /* [n_inputs] */
 };
 
+/* profile_steps.c */
+void wf_profile_node(wf_interp *in, const wf_frame *f, const wf_node *n, uint64_t begin_ns);
+
 /* interp_plan.c */
 weft_status wf_interp_compile(wf_component *c, weft_error *err) WF_NODISCARD;
 const wf_graph_plan *wf_interp_find(const wf_component *c, const wf_graph *g);

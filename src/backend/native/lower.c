@@ -77,6 +77,7 @@ static bool needs_barrier(wf_lowering *l, const wf_step *s, const slot_list *lis
 weft_status wf_lower_emit(wf_lowering *l, wf_step *s, weft_error *err) {
   const uint8_t own = class_of(s);
   slot_list list;
+  s->node = l->node;
   if (!list_slots(s, &list)) {
     return wf_fail(err, WEFT_UNSUPPORTED, "", "a node with more than %d operands",
                    (int)WF_LOWER_MAX_OPERANDS);
@@ -312,11 +313,13 @@ weft_status wf_lower(wf_component *c, const wf_weight_use *uses, weft_error *err
   for (size_t i = 0; i < c->graph->order.n; i++) {
     const wf_node *n = c->graph->nodes.at[c->graph->order.at[i]];
     if (is_view_of_constant(c->graph, n)) continue;
+    l.node = n;
     wf_lower_fn *rule = rule_of(n);
     bool is_done = false;
     if (rule) WF_TRY(rule(&l, n, &is_done, err));
     if (!is_done) WF_TRY(wf_lower_generic(&l, n, err));
   }
+  l.node = NULL;
   WF_TRY(finish_logits(&l, err));
   WF_TRY(keep(&l, err));
 out:

@@ -36,6 +36,7 @@ typedef struct wf_lowering {
   wf_component *c;
   wf_graph *g;
   const wf_weight_use *uses;
+  const wf_node *node;   /* being lowered */
   wf_place *places;      /* by value id */
   int32_t *merged_slots; /* by weight; -1: not emitted yet */
   WF_VEC(wf_step) steps;

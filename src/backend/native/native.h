@@ -14,6 +14,7 @@ weft_status wf_native_run(wf_backend_session *s, const wf_row *rows, size_t n_ro
                           weft_error *err);
 void wf_native_close(wf_backend_session *s);
 void wf_native_counters(const wf_backend_session *s, wf_run_counters *result);
+void wf_native_profile(wf_backend_session *s, wf_profile *p);
 
 /* Fills c->info's ports, layers and groups from the graph. */
 weft_status wf_native_describe(wf_component *c, const wf_ports *ports,

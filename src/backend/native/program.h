@@ -122,6 +122,7 @@ typedef struct wf_generic_step {
 
 struct wf_step {
   wf_step_fn *fn;
+  const wf_node *node; /* it was made of, for profiles; NULL: of none */
   wf_split split;
   wf_axis axis;
   bool barrier_before; /* in a run of many rows */

@@ -280,9 +280,12 @@ static void run_member(const wf_member *m, void *arg) {
   wf_exec *x = &((wf_exec *)arg)[m->index];
   const wf_step *steps = x->c->steps;
   const size_t n = x->c->n_steps;
+  const bool is_profiled = x->session->profile != NULL;
   for (size_t i = 0; i < n; i++) {
     if (x->is_small ? steps[i].barrier_small : steps[i].barrier_before) wf_team_barrier(m);
+    const uint64_t begin_ns = is_profiled ? wf_clock_ns() : 0;
     steps[i].fn(x, &steps[i], m);
+    if (is_profiled) wf_profile_step(x, &steps[i], m, begin_ns);
   }
 }
 
@@ -494,6 +497,8 @@ weft_status wf_native_run(wf_backend_session *s, const wf_row *rows, size_t n_ro
   s->counters.runs++;
   return WEFT_OK;
 }
+
+void wf_native_profile(wf_backend_session *s, wf_profile *p) { s->profile = p; }
 
 void wf_native_counters(const wf_backend_session *s, wf_run_counters *result) {
   *result = s->counters;

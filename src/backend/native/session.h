@@ -6,6 +6,7 @@
 
 #include "backend/native/pool.h"
 #include "backend/native/program.h"
+#include "backend/profile.h"
 
 typedef struct wf_interp wf_interp; /* interp.c */
 
@@ -15,6 +16,7 @@ struct wf_backend_session {
   const wf_component *c;
   wf_team *team;
   wf_run_counters counters;
+  wf_profile *profile; /* NULL: nobody asks where time goes */
   /* Packed program. */
   int64_t max_tokens, max_selected; /* what the buffers hold */
   size_t max_rows;
@@ -51,6 +53,9 @@ weft_status wf_session_scratch(wf_backend_session *s, size_t n_bytes, void **dat
 void wf_session_scratch_reset(wf_backend_session *s);
 void wf_session_fail(wf_backend_session *s, const weft_error *err);
 bool wf_session_failed(const wf_backend_session *s);
+
+/* profile_steps.c: a span that began at begin_ns and ends now. */
+void wf_profile_step(wf_exec *x, const wf_step *s, const wf_member *m, uint64_t begin_ns);
 
 /* The interpreter, for graphs that are not packed. */
 weft_status wf_interp_open(wf_backend_session *s, weft_error *err) WF_NODISCARD;
