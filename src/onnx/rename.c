@@ -146,6 +146,10 @@ static weft_status copy_graph(renamer *m, wire_span bytes, int depth, wf_buf *ou
 weft_status wf_onnx_rename_nodes(const wf_onnx_model *model, const wf_onnx_rename *renames,
                                  size_t n, const char *domain, const wf_buf *functions,
                                  size_t n_functions, wf_buf *out, size_t *n_done, weft_error *err) {
+  if (model->n_maps == 0) {
+    return wf_fail(err, WEFT_UNSUPPORTED, "open the model from its file",
+                   "a model in memory has no bytes to copy");
+  }
   const wf_map *map = model->maps[0];
   renamer m = {.file = {map->path, map->at, model->ir_version > ONNX_NEWEST_IR},
                .renames = renames,

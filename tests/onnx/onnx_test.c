@@ -398,10 +398,66 @@ static void random_damage_is_an_error_or_a_model(void **state) {
   wf_free(bytes);
 }
 
+static const wf_onnx_node *node_of(const wf_onnx_graph *g, const char *output) {
+  for (size_t i = 0; i < g->n_nodes; i++) {
+    const wf_onnx_node *n = &g->nodes[i];
+    if (n->n_outputs && wf_str_is(n->outputs[0], output)) return n;
+    for (size_t k = 0; k < n->n_attrs; k++) {
+      for (size_t s = 0; n->attrs[k].graphs && s < n->attrs[k].n; s++) {
+        const wf_onnx_node *inner = node_of(n->attrs[k].graphs[s], output);
+        if (inner) return inner;
+      }
+    }
+  }
+  return NULL;
+}
+
+/* The copy reads back as the model it was, but for the nodes that were named. */
+static void named_nodes_become_calls_in_subgraphs_too_and_all_else_stays(void **state) {
+  weft_error err = {0};
+  wf_onnx_model *m, *copy;
+  size_t n_done = 0;
+  wf_buf out = {0}, function = {0};
+  (void)state;
+  assert_ok(wf_onnx_open(&m, WEFT_SOURCE_DIR "/tests/onnx/nested.onnx", NULL, &err), &err);
+  const wf_onnx_rename renames[] = {
+      {WF_STR("t"), "Sum"}, {WF_STR("y"), "Twice"}, {WF_STR("absent"), "None"}};
+  wf_onnx_put_bytes(&function, 1, "Sum", 3);
+  wf_onnx_put_bytes(&function, 10, "d", 1);
+  assert_ok(wf_onnx_rename_nodes(m, renames, 3, "d", &function, 1, &out, &n_done, &err), &err);
+  assert_int_equal(n_done, 2);
+  assert_ok(wf_onnx_read(&copy, out.at, out.n, "copy", NULL, NULL, &err), &err);
+  assert_int_equal(copy->n_functions, m->n_functions + 1);
+  assert_int_equal(wf_onnx_opset_version(copy, WF_STR("d")), 1);
+  assert_int_equal(wf_onnx_opset_version(copy, WF_STR("")), wf_onnx_opset_version(m, WF_STR("")));
+  assert_int_equal(copy->graph.n_initializers, m->graph.n_initializers);
+  assert_int_equal(copy->graph.n_nodes, m->graph.n_nodes);
+  const wf_onnx_node *t = node_of(&copy->graph, "t"), *y = node_of(&copy->graph, "y");
+  const wf_onnx_node *e = node_of(&copy->graph, "e"), *branch = node_of(&copy->graph, "y0");
+  assert_true(t && wf_str_is(t->op_type, "Sum") && wf_str_is(t->domain, "d"));
+  assert_int_equal(t->n_inputs, 2);
+  assert_true(y && wf_str_is(y->op_type, "Twice") && y->n_attrs == 0); /* it had a factor */
+  assert_true(e && wf_str_is(e->op_type, "Identity") && e->domain.n == 0);
+  assert_true(branch && wf_str_is(branch->op_type, "If") && branch->n_attrs == 2);
+  wf_onnx_close(copy);
+  wf_onnx_close(m);
+  wf_buf_deinit(&out);
+  wf_buf_deinit(&function);
+  /* bytes that the caller holds are not there to copy */
+  size_t n;
+  char *bytes = read_model("nested.onnx", &n);
+  assert_ok(wf_onnx_read(&m, bytes, n, "nested", NULL, NULL, &err), &err);
+  assert_refused(wf_onnx_rename_nodes(m, renames, 1, "d", NULL, 0, &out, &n_done, &err),
+                 WEFT_UNSUPPORTED, &err);
+  wf_onnx_close(m);
+  wf_free(bytes);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(typed_fields_read_as_the_raw_bytes_of_the_same_values),
       cmocka_unit_test(nested_graphs_functions_and_properties_are_kept),
+      cmocka_unit_test(named_nodes_become_calls_in_subgraphs_too_and_all_else_stays),
       cmocka_unit_test(a_tensor_whose_data_does_not_fit_its_shape_is_refused),
       cmocka_unit_test(data_given_twice_or_in_a_foreign_field_is_refused),
       cmocka_unit_test(damage_to_the_wire_structure_is_always_an_error),
