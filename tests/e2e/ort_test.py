@@ -394,6 +394,21 @@ def test_a_plug_in_provider_is_registered_listed_and_used(weft, package, tmp_pat
     assert r.returncode == 10 and b"OtherExecutionProvider" in r.stderr
 
 
+def test_every_command_with_a_backend_takes_it(weft, tmp_path):
+    model, o = hf.make_model("grouped")
+    folder = hf.make_folder(tmp_path / "toy", o, model=model)
+    seen = weft.json("inspect", folder, "--json", *ORT)
+    assert seen["backend"] == "ort" and seen["layers"] == hf.lh.LAYERS and "state in place: yes" in seen["report"]
+    assert "state in place: no" in weft.json("inspect", hf.make_folder(tmp_path / "b", o, model=hf.make_model("llama")[0]), "--json",
+                                             *ORT)["report"]
+    rows = weft.json("bench", folder, "-p", 8, "-n", 4, "-t", "1,2", "--json", "--backend", "ort", "--ort", LIBRARY)
+    assert [r["threads"] for r in rows] == [1, 2] and all(r["decode_tokens_per_second"] > 0 for r in rows)
+    ids = text_of(hf.IDS)
+    for args in (("run", folder, "--ids", ids, "--max-tokens", 2), ("logits", folder, "--ids", ids, "--output", tmp_path / "x.npy")):
+        weft(*args, "--backend", "ort", env={"WEFT_ORT": LIBRARY}, check=0)
+        assert weft(*args, "--backend", "other").returncode == 2
+
+
 # ---- errors ------------------------------------------------------------------------------------------------------------
 
 
