@@ -53,7 +53,7 @@ weft_status wf_map_open(wf_map *m, const char *path, weft_error *err) {
     st = wf_fail_memory(err, strlen(path), "a path");
     goto out;
   }
-  m->n_bytes = (size_t)info.st_size;
+  m->n_bytes = m->file_bytes = (size_t)info.st_size;
   m->device = (uint64_t)info.st_dev;
   m->inode = (uint64_t)info.st_ino;
   m->mtime_s = (int64_t)info.st_mtim.tv_sec;
@@ -76,8 +76,22 @@ out:
   return st;
 }
 
+static void unmap(wf_map *m) {
+  if (m->taken)
+    wf_free(m->taken);
+  else if (m->at && m->n_bytes)
+    munmap(wf_unconst(m->at), m->n_bytes); /* munmap takes void * */
+}
+
+void wf_map_take(wf_map *m, char *bytes, size_t n_bytes) {
+  unmap(m);
+  m->at = (const unsigned char *)bytes;
+  m->n_bytes = n_bytes;
+  m->taken = bytes;
+}
+
 void wf_map_close(wf_map *m) {
-  if (m->at && m->n_bytes) munmap(wf_unconst(m->at), m->n_bytes); /* munmap takes void * */
+  unmap(m);
   free(m->path);
   *m = (wf_map){0};
 }
@@ -86,7 +100,7 @@ weft_status wf_map_check(const wf_map *m, weft_error *err) {
   struct stat info;
   if (stat(m->path, &info) != 0) return fail_errno(err, "read again", m->path);
   if ((uint64_t)info.st_dev == m->device && (uint64_t)info.st_ino == m->inode &&
-      (uint64_t)info.st_size == m->n_bytes && (int64_t)info.st_mtim.tv_sec == m->mtime_s &&
+      (uint64_t)info.st_size == m->file_bytes && (int64_t)info.st_mtim.tv_sec == m->mtime_s &&
       (int64_t)info.st_mtim.tv_nsec == m->mtime_ns) {
     return WEFT_OK;
   }
@@ -97,6 +111,7 @@ weft_status wf_map_check(const wf_map *m, weft_error *err) {
 
 void wf_map_drop(const wf_map *m, size_t at, size_t n_bytes) {
   if (m->n_bytes == 0 || at >= m->n_bytes) return;
+  if (m->taken) return; /* the only copy */
   const size_t page = (size_t)sysconf(_SC_PAGESIZE);
   if (n_bytes > m->n_bytes - at) n_bytes = m->n_bytes - at;
   const size_t first = (at + page - 1) & ~(page - 1), end = (at + n_bytes) & ~(page - 1);
@@ -105,7 +120,8 @@ void wf_map_drop(const wf_map *m, size_t at, size_t n_bytes) {
 }
 
 void wf_map_will_need(const wf_map *m) {
-  if (m->n_bytes) (void)madvise(wf_unconst(m->at), m->n_bytes, MADV_WILLNEED); /* advice only */
+  if (m->n_bytes && !m->taken)
+    (void)madvise(wf_unconst(m->at), m->n_bytes, MADV_WILLNEED); /* advice only */
 }
 
 weft_status wf_file_read(const char *path, size_t limit, char **result, size_t *n_bytes,

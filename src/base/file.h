@@ -17,7 +17,9 @@ typedef struct wf_map {
   size_t n_bytes;
   uint64_t device, inode;
   int64_t mtime_s, mtime_ns;
-  char *path; /* owned copy */
+  size_t file_bytes;
+  char *path;  /* owned copy */
+  char *taken; /* bytes on the heap that stand for the file's, NULL where it is mapped itself */
 } wf_map;
 
 /* Owner: *m on success, released by wf_map_close; nothing on failure.
@@ -25,6 +27,9 @@ typedef struct wf_map {
  * recognised and named), OUT_OF_MEMORY. An empty file maps as n_bytes 0, at non-NULL. */
 weft_status wf_map_open(wf_map *m, const char *path, weft_error *err) WF_NODISCARD;
 void wf_map_close(wf_map *m); /* fine on a zeroed map and twice */
+/* Puts `bytes` (from wf_alloc, the mapping's from now on) in the place of the file's own: what a
+ * file was decoded to, which is still that file for wf_map_check. Never fails. */
+void wf_map_take(wf_map *m, char *bytes, size_t n_bytes);
 /* PACKAGE_INVALID when the file at m->path is no longer the one that was mapped. */
 weft_status wf_map_check(const wf_map *m, weft_error *err) WF_NODISCARD;
 /* Tells the kernel that the pages of [at, at + n) will not be needed soon. */
