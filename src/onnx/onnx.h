@@ -2,6 +2,7 @@
 /* An ONNX file read in place from its mapping. Owns: the wire format, element types, external data.
  * Never: meaning of operators (src/graph), numbers (src/kernels).
  *
+ * A model in protobuf's text form is translated to the binary form first and read from there.
  * Strings and raw tensor bytes are borrowed from the mapping; lists live in the model's arena, and
  * typed fields (float_data, ...) are decoded there once into the layout that raw_data would have.
  * Nothing in a file is trusted: each length, count and offset is checked against the bytes that are
@@ -192,12 +193,12 @@ typedef struct wf_onnx_options {
   bool without_external; /* leave external tensors with data NULL (inspecting without the data) */
 } wf_onnx_options;
 
-/* Maps `path` and reads it; external data files are looked for beside it and mapped once each.
- * Owner:  *result on success, released by wf_onnx_close; nothing on failure.
- * Thread: any; the model is `immutable`.
- * Errors: IO (missing), PACKAGE_INVALID (damage, with the offset and the message it was in;
- * external data outside the folder or too short; sparse initializers), LIMIT (nested too deeply),
- *         UNSUPPORTED, OUT_OF_MEMORY. */
+/* Maps `path` and reads it (in protobuf's text form when the name says so); external data files are
+ * looked for beside it and mapped once each. Owner:  *result on success, released by wf_onnx_close;
+ * nothing on failure. Thread: any; the model is `immutable`. Errors: IO (missing), PARSE (a text
+ * that is no such text: line and column), PACKAGE_INVALID (damage, with the offset and the message
+ * it was in; external data outside the folder or too short; sparse initializers), LIMIT (nested too
+ * deeply), UNSUPPORTED, OUT_OF_MEMORY. */
 weft_status wf_onnx_open(wf_onnx_model **result, const char *path, const wf_onnx_options *options,
                          weft_error *err) WF_NODISCARD;
 /* The same over bytes that stay the caller's and must outlive the model. `dir` is where external
@@ -206,6 +207,15 @@ weft_status wf_onnx_read(wf_onnx_model **result, const void *bytes, size_t n_byt
                          const char *name, const char *dir, const wf_onnx_options *options,
                          weft_error *err) WF_NODISCARD;
 void wf_onnx_close(wf_onnx_model *m); /* NULL is fine */
+
+/* Does the name end so that the file is a model in protobuf's text form (.onnx.textproto)? */
+bool wf_onnx_is_text_name(wf_str name);
+/* The binary form of a model's text; out is emptied first. The time and the bytes taken are in
+ * proportion to the text (the result has at most four times its bytes). `name` names
+ * the input in errors.
+ * Errors: PARSE (with line and column), LIMIT (more than 2 GiB), OUT_OF_MEMORY. */
+weft_status wf_onnx_from_text(wf_str text, const char *name, wf_buf *out,
+                              weft_error *err) WF_NODISCARD;
 /* PACKAGE_INVALID when a mapped file has changed since it was opened. */
 weft_status wf_onnx_check(const wf_onnx_model *m, weft_error *err) WF_NODISCARD;
 

@@ -34,10 +34,29 @@ out:
 weft_status wf_onnx_read(wf_onnx_model **result, const void *bytes, size_t n_bytes,
                          const char *name, const char *dir, const wf_onnx_options *options,
                          weft_error *err) {
-  onnx_reader r = {.file = {name, bytes, false}, .dir = dir, .err = err};
+  onnx_reader r = {.file = {.name = name, .base = bytes}, .dir = dir, .err = err};
   if (options) r.options = *options;
   *result = NULL;
   return read_bytes(result, &r, (wire_span){bytes, n_bytes});
+}
+
+bool wf_onnx_is_text_name(wf_str name) { return wf_str_ends(name, WF_STR(".onnx.textproto")); }
+
+/* The mapping of a text becomes one of its binary form. */
+static weft_status translate(wf_map *map, weft_error *err) {
+  wf_buf binary = {0};
+  const wf_str text = {(const char *)map->at, map->n_bytes};
+  weft_status st = wf_onnx_from_text(text, map->path, &binary, err);
+  if (st == WEFT_OK) {
+    const size_t n = binary.n;
+    char *bytes = wf_buf_take(&binary);
+    if (bytes)
+      wf_map_take(map, bytes, n);
+    else
+      st = wf_fail_memory(err, n, "an ONNX model");
+  }
+  wf_buf_deinit(&binary);
+  return st;
 }
 
 weft_status wf_onnx_open(wf_onnx_model **result, const char *path, const wf_onnx_options *options,
@@ -51,18 +70,20 @@ weft_status wf_onnx_open(wf_onnx_model **result, const char *path, const wf_onnx
   dir = wf_path_dir(path);
   if (!dir) WF_TRY(wf_fail_memory(err, 0, "a path"));
   WF_TRY(wf_map_open(map, path, err));
+  const bool is_text = wf_onnx_is_text_name(wf_str_of(path));
+  if (is_text) WF_TRY(translate(map, err));
   if (!wf_vec_push(&r.maps, map)) {
-    wf_map_close(map);
     WF_TRY(wf_fail_memory(err, sizeof map, "file mappings"));
   }
   r.main_map = map;
   const wire_span bytes = {map->at, map->n_bytes};
   map = NULL; /* r.maps owns it, and the model after success */
-  r.file = (wire_file){path, bytes.at, false};
+  r.file = (wire_file){.name = path, .base = bytes.at, .is_text = is_text};
   r.dir = dir;
   if (options) r.options = *options;
   st = read_bytes(result, &r, bytes);
 out:
+  if (map) wf_map_close(map);
   wf_free(map);
   wf_free(dir);
   return st;

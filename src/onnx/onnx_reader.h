@@ -13,6 +13,7 @@ enum {
   ONNX_MAX_ITEMS = 1 << 24, /* elements of one list of messages */
   ONNX_MAX_EXTERNAL_FILES = 4096
 };
+#define ONNX_MAX_TEXT_BYTES ((size_t)1 << 31) /* of a model in the text form */
 
 typedef struct onnx_external {
   wf_str location; /* as written */
@@ -34,7 +35,11 @@ typedef struct onnx_reader {
 /* wire_schema.c */
 extern const wire_message onnx_wire_model, onnx_wire_graph, onnx_wire_node, onnx_wire_attribute,
     onnx_wire_tensor, onnx_wire_value_info, onnx_wire_type, onnx_wire_tensor_type, onnx_wire_shape,
-    onnx_wire_dim, onnx_wire_function, onnx_wire_opset, onnx_wire_prop;
+    onnx_wire_dim, onnx_wire_function, onnx_wire_opset, onnx_wire_prop, onnx_wire_sparse_tensor,
+    onnx_wire_annotation, onnx_wire_segment, onnx_wire_sequence_type, onnx_wire_map_type,
+    onnx_wire_optional_type, onnx_wire_sparse_type, onnx_wire_opaque_type, onnx_wire_training,
+    onnx_wire_device, onnx_wire_node_device, onnx_wire_sharding, onnx_wire_int_list,
+    onnx_wire_sharded_dim, onnx_wire_simple_dim;
 
 /* tensor.c */
 weft_status onnx_read_tensor(onnx_reader *r, wire_span bytes, wf_tensor *t) WF_NODISCARD;

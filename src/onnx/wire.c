@@ -12,6 +12,11 @@ weft_status wire_fail(const wire_file *file, const wire_message *message, const 
   va_start(args, fmt);
   (void)vsnprintf(text, sizeof text, fmt, args);
   va_end(args);
+  if (file->is_text) {
+    return wf_fail(err, WEFT_PACKAGE_INVALID,
+                   "repair the text: it has ONNX's fields, but is no ONNX model", "%s: %s: %s",
+                   file->name, message->name, text);
+  }
   return wf_fail(err, WEFT_PACKAGE_INVALID,
                  "the file is damaged or is no ONNX model: fetch or export it again",
                  "%s: %s at byte %zu: %s", file->name, message->name, (size_t)(at - file->base),
@@ -33,6 +38,14 @@ bool wire_varint(const unsigned char **at, const unsigned char *end, uint64_t *v
     }
   }
   return false;
+}
+
+wire_type wire_type_of(const wire_field *f) {
+  static const uint8_t types[] = {
+      [KIND_INT64] = WIRE_VARINT, [KIND_INT32] = WIRE_VARINT,  [KIND_UINT64] = WIRE_VARINT,
+      [KIND_ENUM] = WIRE_VARINT,  [KIND_FLOAT] = WIRE_FIXED32, [KIND_DOUBLE] = WIRE_FIXED64,
+      [KIND_STRING] = WIRE_BYTES, [KIND_MESSAGE] = WIRE_BYTES};
+  return (wire_type)types[f->kind];
 }
 
 wire_reader wire_open(const wire_file *file, const wire_message *message, wire_span bytes,
@@ -113,9 +126,10 @@ weft_status wire_next(wire_reader *r, wire_item *item, bool *more) {
     }
     const wire_field *f = &r->message->fields[at];
     const bool is_packed = f->is_repeated && type == WIRE_BYTES;
-    if (type != f->type && !is_packed) {
+    if (type != wire_type_of(f) && !is_packed) {
       return wire_fail(r->file, r->message, item->at, r->err,
-                       "field %u has wire type %u instead of %u", item->number, type, f->type);
+                       "field %u has wire type %u instead of %u", item->number, type,
+                       wire_type_of(f));
     }
     const uint64_t bit = UINT64_C(1) << at;
     if (!f->is_repeated && (r->seen & bit)) {

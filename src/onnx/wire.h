@@ -19,23 +19,47 @@ typedef enum wire_type {
   WIRE_FIXED32 = 5
 } wire_type;
 
+typedef enum wire_kind {
+  KIND_INT64,
+  KIND_INT32,
+  KIND_UINT64,
+  KIND_ENUM,
+  KIND_FLOAT,
+  KIND_DOUBLE,
+  KIND_STRING, /* or bytes: neither is judged here */
+  KIND_MESSAGE
+} wire_kind;
+
+typedef struct wire_message wire_message;
+
+typedef struct wire_name {
+  const char *name; /* NULL ends the list */
+  int32_t value;
+} wire_name;
+
 typedef struct wire_field {
+  const char *name;
+  const wire_message *message; /* of MESSAGE */
+  const wire_name *names;      /* of ENUM */
   uint8_t number;
-  uint8_t type; /* of one element; a repeated number may also come packed in bytes */
+  uint8_t kind; /* of one element; a repeated number may also come packed in bytes */
   bool is_repeated;
+  bool is_packed; /* a list of numbers that writers pack */
+  bool is_one_of; /* only one such field may be set: no message here has two groups of them */
 } wire_field;
 
-typedef struct wire_message {
+struct wire_message {
   const char *name;
   const wire_field *fields;
   size_t n_fields; /* at most 64 */
-} wire_message;
+};
 
 /* What all messages of one file share. */
 typedef struct wire_file {
   const char *name; /* for errors */
   const unsigned char *base;
   bool is_newer; /* written after the newest version known here: unknown fields are skipped */
+  bool is_text;  /* the bytes are what a text was translated to */
 } wire_file;
 
 typedef struct wire_span {
@@ -59,11 +83,13 @@ typedef struct wire_item {
   const unsigned char *at; /* of the tag */
 } wire_item;
 
+/* How one element of a field is written. */
+wire_type wire_type_of(const wire_field *f);
 wire_reader wire_open(const wire_file *file, const wire_message *message, wire_span bytes,
                       weft_error *err);
 /* The next known field; *more is false at the end. PACKAGE_INVALID on damage. */
 weft_status wire_next(wire_reader *r, wire_item *item, bool *more) WF_NODISCARD;
-/* PACKAGE_INVALID: "file: MESSAGE at byte N: <text>". */
+/* PACKAGE_INVALID: "file: MESSAGE at byte N: <text>"; without N where the file is a text. */
 weft_status wire_fail(const wire_file *file, const wire_message *message, const unsigned char *at,
                       weft_error *err, const char *fmt, ...) WF_PRINTF(5, 6);
 /* Reads one varint; false when it is cut or longer than ten bytes. */

@@ -8,6 +8,7 @@ import os
 
 import numpy as np
 import onnx
+from google.protobuf import text_format
 from onnx import TensorProto as T
 from onnx import helper as h
 from onnx import numpy_helper as nh
@@ -48,9 +49,68 @@ def nested():
     return m
 
 
+def every_field():
+    """Each field of each message of onnx.proto, with values that differ."""
+    import struct
+    count = [0]
+
+    def number(f):
+        count[0] += 1
+        n = count[0] * 7919
+        C = type(f)
+        if f.type == C.TYPE_ENUM:
+            return f.enum_type.values[count[0] % len(f.enum_type.values)].number
+        if f.type in (C.TYPE_INT64, C.TYPE_INT32):
+            return n if n % 2 else -n
+        if f.type == C.TYPE_UINT64:
+            return (1 << 64) - n
+        if f.type == C.TYPE_FLOAT:
+            return struct.unpack("<f", struct.pack("<f", n / 3))[0]
+        if f.type == C.TYPE_DOUBLE:
+            return -n / 3
+        text = "\0\n'\"\\é数" + str(n)
+        return text if f.type == C.TYPE_STRING else text.encode() + b"\xff\x80"
+
+    def fill(m):
+        """Numbers and strings always, messages where their field had none yet; of a group the next one that is due."""
+        groups = {g.name: min(g.fields, key=lambda f: used.count(f.full_name)).name for g in m.DESCRIPTOR.oneofs}
+        for f in m.DESCRIPTOR.fields:
+            if f.containing_oneof and groups[f.containing_oneof.name] != f.name or f.message_type and f.full_name in used:
+                continue
+            used.append(f.full_name)
+            for _ in range(2 if f.is_repeated else 1):
+                if f.message_type:
+                    child = getattr(m, f.name).add() if f.is_repeated else getattr(m, f.name)
+                    child.SetInParent()
+                    fill(child)
+                elif f.is_repeated:
+                    getattr(m, f.name).append(number(f))
+                else:
+                    setattr(m, f.name, number(f))
+
+    def names(d):
+        return [f.full_name for f in d.fields] + [n for child in d.nested_types for n in names(child)]
+
+    used = []
+    model = onnx.ModelProto()
+    fill(model)
+    for d in model.DESCRIPTOR.file.message_types_by_name.values():
+        assert set(names(d)) <= set(used), set(names(d)) - set(used)
+    return model
+
+
+def save(model, name):
+    """The binary form and the text form, printed by protobuf itself."""
+    with open(os.path.join(HERE, name + ".onnx"), "wb") as f:
+        f.write(model.SerializeToString(deterministic=True))
+    with open(os.path.join(HERE, name + ".onnx.textproto"), "w", encoding="utf-8") as f:
+        f.write("# SPDX-License-Identifier: Apache-2.0\n" + text_format.MessageToString(model))
+
+
 def main():
-    onnx.save(types(), os.path.join(HERE, "types.onnx"))
-    onnx.save(nested(), os.path.join(HERE, "nested.onnx"))
+    save(types(), "types")
+    save(nested(), "nested")
+    save(every_field(), "every_field")
     print("onnx", onnx.__version__)
 
 
