@@ -10,6 +10,19 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+/* "fuzz: MESSAGE at byte N: field 5 comes twice" and its kin, which no name can look like. */
+static bool is_wire_fault(const char *what) {
+  static const char *const starts[] = {"field ", "the number of field ", "the length of field ",
+                                       "the packed list of field ", "this is no field tag"};
+  const char *at = strstr(what, " at byte ");
+  if (!at) return false;
+  at += 9 + strspn(at + 9, "0123456789") + 2;
+  for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) {
+    if (strncmp(at, starts[i], strlen(starts[i])) == 0) return true;
+  }
+  return false;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   weft_error err = {0};
   wf_onnx_model *m = NULL;
@@ -20,9 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (binary.n > 4 * size) abort();
     st = wf_onnx_read(&m, binary.at ? binary.at : "", binary.n, "fuzz", NULL, NULL, &err);
     if (st != WEFT_OK && err.what[0] == '\0') abort();
-    if (strstr(err.what, " is unknown") || strstr(err.what, " is cut") ||
-        strstr(err.what, "wire type") || strstr(err.what, "no field tag"))
-      abort();
+    if (st != WEFT_OK && is_wire_fault(err.what)) abort();
   } else if (strncmp(err.what, "fuzz:", 5) != 0 || err.fix[0] == '\0') {
     abort();
   }
