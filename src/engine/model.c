@@ -78,7 +78,9 @@ bool wf_is_gguf(const char *path) {
 }
 
 bool wf_is_onnx(const char *path) {
-  return wf_str_ends(wf_str_of(path), WF_STR(".onnx")) && !wf_path_is_dir(path);
+  const wf_str name = wf_str_of(path);
+  return (wf_str_ends(name, WF_STR(".onnx")) || wf_onnx_is_text_name(name)) &&
+         !wf_path_is_dir(path);
 }
 
 void wf_temporary_remove(char *dir) {

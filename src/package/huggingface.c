@@ -41,11 +41,14 @@ static weft_status choose_model(wf_package *p, const wf_package_options *o, weft
   weft_status st = WEFT_OK;
   wf_buf name = {0};
   bool is_there = false;
+  static const char *const endings[] = {"", ".onnx", ".onnx.textproto"};
+  const size_t n_endings = WF_ARRAY_LEN(endings);
   if (o->model_file) {
     /* a bare name is looked for in onnx/ as well, with or without its ending */
-    for (size_t f = 0; f < WF_ARRAY_LEN(folders) * 2 && !is_there; f++) {
+    for (size_t f = 0; f < WF_ARRAY_LEN(folders) * n_endings && !is_there; f++) {
       wf_buf_clear(&name);
-      wf_buf_printf(&name, "%s/%s%s", folders[f / 2], o->model_file, f % 2 ? ".onnx" : "");
+      wf_buf_printf(&name, "%s/%s%s", folders[f / n_endings], o->model_file,
+                    endings[f % n_endings]);
       WF_TRY(find_model(p, &name, &is_there, err));
     }
     if (!is_there) {
