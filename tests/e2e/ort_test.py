@@ -13,6 +13,7 @@ import pytest
 np = pytest.importorskip("numpy", reason="the judges are not installed (make deps)")
 onnx = pytest.importorskip("onnx", reason="the judges are not installed (make deps)")
 ort = pytest.importorskip("onnxruntime", reason="the judges are not installed (make deps)")
+from google.protobuf import text_format  # noqa: E402
 from onnx import helper as h  # noqa: E402
 
 import hf_folder_test as hf  # noqa: E402
@@ -227,14 +228,18 @@ def test_shapes_that_depend_on_data_come_back(weft, tmp_path):
     assert (got["y"] == np.stack(np.nonzero(x))).all() and got["s"] == 6 and got["s"].shape == ()
 
 
-@pytest.mark.parametrize("where", ["inside", "beside"])
+@pytest.mark.parametrize("where", ["inside", "beside", "beside a text"])
 def test_weights_inside_and_beside_the_file_are_found(weft, tmp_path, where):
     w = np.random.default_rng(3).normal(size=(512, 512)).astype(np.float32)
-    kw = {"save_as_external_data": True, "location": "weights.bin", "size_threshold": 16} if where == "beside" else {}
+    kw = {"save_as_external_data": True, "location": "weights.bin", "size_threshold": 16} if where != "inside" else {}
     path = save(tmp_path / "m.onnx", [h.make_node("MatMul", ["x", "w"], ["y"])], [value("x", ["n", 512])], [value("y", ["n", 512])],
                 [onnx.numpy_helper.from_array(w, "w")], **kw)
     x = np.random.default_rng(4).normal(size=(5, 512)).astype(np.float32)
     want = session_of(path).run(None, {"x": x})[0]
+    if where == "beside a text":  # protobuf's text form, which the library itself does not read
+        model = onnx.load(path, load_external_data=False)
+        path = tmp_path / "m.onnx.textproto"
+        path.write_text(text_format.MessageToString(model))
     assert execute(weft, path, tmp_path, x=x)["y"].tobytes() == want.tobytes()
 
 

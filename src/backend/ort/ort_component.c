@@ -329,7 +329,7 @@ static weft_status make_options(wf_component *c, const wf_compile_options *o, we
           "can't describe memory");
   bool plain;
   WF_TRY(is_plain(c->model, c->path, &plain, err));
-  if (!plain || c->guarded.n) {
+  if (!plain || c->guarded.n || c->model->maps[0]->taken) { /* taken: the file is a text */
     c->path = NULL;
     WF_TRY(give_values(c, err));
   }
