@@ -208,6 +208,9 @@ static void a_binding_runs_into_our_memory_and_into_theirs(void **state) {
   good(API.create_tensor_over(w->memory, y, sizeof y, dims, 2, WF_DTYPE_F32, &out));
   good(API.bind_input(b, "x", in));
   good(API.bind_output(b, "y", out));
+  good(API.set_terminate(ro));
+  bad(API.run_binding(s, ro, b), 0, "erminat");
+  good(API.unset_terminate(ro));
   good(API.run_binding(s, ro, b));
   check_product(y, x, weights);
   memset(y, 0, sizeof y);

@@ -52,6 +52,7 @@ struct wf_component {
   const char *path;        /* of the model; NULL: the library gets its bytes */
   wf_buf guarded;          /* the bytes, where they are not the file's own; else empty */
   wf_cpu_level level;
+  int64_t loop_limit_ms;                          /* 0: its Loops end */
   bool has_ports, prunes_head, is_state_in_place; /* prunes_head: the ports say so */
   size_t n_states;                                /* 2 * n_layers */
   ort_state_port *states;
@@ -109,8 +110,15 @@ typedef struct ort_division {
 typedef WF_VEC(ort_division) ort_divisions;
 
 /* Refuses what the library would not come back from; *divisions gets the nodes that it may not
- * come back from (wf_vec_free). Errors: LIMIT (a Loop without an end), OUT_OF_MEMORY. */
-weft_status ort_judge(const wf_graph *g, ort_divisions *divisions, weft_error *err) WF_NODISCARD;
+ * come back from (wf_vec_free), *goes_on whether a Loop may be without an end.
+ * Errors: LIMIT (a Loop that is certain to have none), OUT_OF_MEMORY. */
+weft_status ort_judge(const wf_graph *g, ort_divisions *divisions, bool *goes_on,
+                      weft_error *err) WF_NODISCARD;
+
+enum { ORT_LOOP_LIMIT_MS = 600000 };
+/* A run of the session; where the component's Loops may be without an end it is terminated after
+ * loop_limit_ms. Errors: LIMIT then; as ort_check. */
+weft_status ort_run_watched(wf_backend_session *s, weft_error *err) WF_NODISCARD;
 
 /* The model's bytes with those divisions guarded; nothing when none of them can be. */
 weft_status ort_guard(const wf_onnx_model *model, const ort_divisions *divisions, wf_buf *out,

@@ -89,6 +89,8 @@ enum {
   X(36, 1, SessionGetInputName, input_name, ort_status *, (const ort_session *s, size_t i, ort_allocator *a, char **result)) \
   X(37, 1, SessionGetOutputName, output_name, ort_status *, (const ort_session *s, size_t i, ort_allocator *a, char **result)) \
   X(39, 1, CreateRunOptions, create_run_options, ort_status *, (ort_run_options **result)) \
+  X(46, 1, RunOptionsSetTerminate, set_terminate, ort_status *, (ort_run_options *o)) \
+  X(47, 1, RunOptionsUnsetTerminate, unset_terminate, ort_status *, (ort_run_options *o)) \
   X(49, 1, CreateTensorWithDataAsOrtValue, create_tensor_over, ort_status *, (const ort_memory_info *info, void *data, size_t n_bytes, const int64_t *dims, size_t rank, int type, ort_value **result)) \
   X(50, 1, IsTensor, is_tensor, ort_status *, (const ort_value *v, int *result)) \
   X(51, 1, GetTensorMutableData, tensor_data, ort_status *, (ort_value *v, void **result)) \

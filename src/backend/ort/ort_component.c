@@ -197,7 +197,9 @@ static weft_status describe(wf_component *c, const wf_compile_options *o, weft_e
   wf_graph *g = NULL;
   ort_divisions divisions = {0};
   WF_TRY(wf_graph_build(&g, c->model, err));
-  WF_TRY(ort_judge(g, &divisions, err));
+  bool goes_on = false;
+  WF_TRY(ort_judge(g, &divisions, &goes_on, err));
+  c->loop_limit_ms = goes_on ? ORT_LOOP_LIMIT_MS : 0;
   if (divisions.n) WF_TRY(ort_guard(c->model, &divisions, &c->guarded, err));
   for (size_t i = 0; i < o->n_dim_values; i++) {
     const wf_expr value = wf_expr_const(g->exprs, o->dim_values[i].value);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a graph must not bring to the library, which would not come back from it: Loops that never
  * end, and integers divided by what may be 0 or, at the end of the range, -1 (the processor ends
- * the process). The first are refused; of the second the nodes are named, for ort_guard.c. */
+ * the process). The first are refused where that is certain, and watched by the clock where it is
+ * not; of the second the nodes are named, for ort_guard.c. */
 #include <string.h>
 
 #include "backend/ort/ort.h"
@@ -105,6 +106,25 @@ static int64_t certain_iterations(const wf_graph *g, const wf_node **where) {
   return sum;
 }
 
+/* A Loop whose trips no small constant bounds: whether it ends is for its data to say. */
+static bool may_go_on(const wf_graph *g, int depth) {
+  for (size_t i = 0; i < g->nodes.n && depth <= 64; i++) {
+    const wf_node *n = g->nodes.at[i];
+    int64_t trips = MAX_ITERATIONS + 1;
+    if (!n || n->is_dead) continue;
+    if (n->op == WF_OP_LOOP) {
+      const wf_graph *home = g;
+      const int32_t id = wf_node_input(n, 0);
+      const wf_value *v = id >= 0 ? origin(&home, id) : NULL;
+      if (!v || !known_int(home, v, 0, &trips) || trips > MAX_ITERATIONS) return true;
+    }
+    for (size_t k = 0; k < n->n_subgraphs; k++) {
+      if (may_go_on(n->subgraphs[k], depth + 1)) return true;
+    }
+  }
+  return false;
+}
+
 /* ---- divisions ------------------------------------------------------------------------------- */
 
 static bool is_safe_divisor(const wf_graph *g, int32_t id) {
@@ -147,7 +167,7 @@ static weft_status find_divisions(const wf_graph *g, int depth, ort_divisions *f
   return WEFT_OK;
 }
 
-weft_status ort_judge(const wf_graph *g, ort_divisions *divisions, weft_error *err) {
+weft_status ort_judge(const wf_graph *g, ort_divisions *divisions, bool *goes_on, weft_error *err) {
   const wf_node *where = NULL;
   if (certain_iterations(g, &where) > MAX_ITERATIONS) {
     return wf_fail(err, WEFT_LIMIT, "export the model with fewer iterations",
@@ -155,5 +175,6 @@ weft_status ort_judge(const wf_graph *g, ort_divisions *divisions, weft_error *e
                    where ? (int)where->name.n : 0, where && where->name.at ? where->name.at : "",
                    (int)MAX_ITERATIONS);
   }
+  *goes_on = may_go_on(g, 0);
   return find_divisions(g, 0, divisions, err);
 }

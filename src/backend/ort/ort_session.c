@@ -363,8 +363,7 @@ static weft_status run_once(wf_backend_session *s, const wf_row *r, weft_error *
   }
   WF_TRY(bind_inputs(s, r, err));
   WF_TRY(bind_outputs(s, err));
-  ORT_TRY(c->lib, err, run_binding(s->session->handle, s->run_options, s->binding->handle),
-          "ends a run with an error");
+  WF_TRY(ort_run_watched(s, err));
   s->counters.kernel_calls++;
   s->counters.weight_bytes += c->info.weight_bytes;
   WF_TRY(take_outputs(s, err));
