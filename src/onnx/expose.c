@@ -121,11 +121,12 @@ static weft_status copy_graph(exposer *m, wire_span bytes, wf_buf *out) {
 weft_status wf_onnx_expose(const wf_onnx_model *model, bool values, bool exact, wf_buf *out,
                            size_t *n_exposed, weft_error *err) {
   const wf_map *map = model->maps[0];
-  exposer m = {.file = {map->path, map->at, model->ir_version > ONNX_NEWEST_IR},
-               .graph = &model->graph,
-               .values = values,
-               .exact = exact,
-               .err = err};
+  exposer m = {
+      .file = {.name = map->path, .base = map->at, .is_newer = model->ir_version > ONNX_NEWEST_IR},
+      .graph = &model->graph,
+      .values = values,
+      .exact = exact,
+      .err = err};
   wire_reader r = wire_open(&m.file, &onnx_wire_model, (wire_span){map->at, map->n_bytes}, err);
   wire_item item;
   bool more;

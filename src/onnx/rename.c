@@ -151,11 +151,12 @@ weft_status wf_onnx_rename_nodes(const wf_onnx_model *model, const wf_onnx_renam
                    "a model in memory has no bytes to copy");
   }
   const wf_map *map = model->maps[0];
-  renamer m = {.file = {map->path, map->at, model->ir_version > ONNX_NEWEST_IR},
-               .renames = renames,
-               .n = n,
-               .domain = domain,
-               .err = err};
+  renamer m = {
+      .file = {.name = map->path, .base = map->at, .is_newer = model->ir_version > ONNX_NEWEST_IR},
+      .renames = renames,
+      .n = n,
+      .domain = domain,
+      .err = err};
   wire_reader r = wire_open(&m.file, &onnx_wire_model, (wire_span){map->at, map->n_bytes}, err);
   wire_item item;
   bool more;
