@@ -7,6 +7,7 @@
 #include "onnx/onnx_reader.h"
 
 enum { /* field numbers of onnx.proto */
+       MODEL_IR = 1,
        MODEL_GRAPH = 7,
        GRAPH_NODE = 1,
        GRAPH_OUTPUT = 12,
@@ -130,9 +131,12 @@ weft_status wf_onnx_expose(const wf_onnx_model *model, bool values, bool exact, 
   wire_reader r = wire_open(&m.file, &onnx_wire_model, (wire_span){map->at, map->n_bytes}, err);
   wire_item item;
   bool more;
+  /* first, as serializers put it: it tells the binary form from a text */
+  wf_onnx_put_int(out, MODEL_IR, model->ir_version);
   for (;;) {
     WF_RETURN_IF_ERROR(wire_next(&r, &item, &more));
     if (!more) break;
+    if (item.number == MODEL_IR) continue;
     if (item.number != MODEL_GRAPH) {
       copy(out, &item, &r);
       continue;

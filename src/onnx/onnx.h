@@ -193,7 +193,8 @@ typedef struct wf_onnx_options {
   bool without_external; /* leave external tensors with data NULL (inspecting without the data) */
 } wf_onnx_options;
 
-/* Maps `path` and reads it (in protobuf's text form when the name says so); external data files are
+/* Maps `path` and reads it (in protobuf's text form when the name says so and the
+ * first byte may be of a text); external data files are
  * looked for beside it and mapped once each. Owner:  *result on success, released by wf_onnx_close;
  * nothing on failure. Thread: any; the model is `immutable`. Errors: IO (missing), PARSE (a text
  * that is no such text: line and column), PACKAGE_INVALID (damage, with the offset and the message

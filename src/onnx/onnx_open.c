@@ -42,6 +42,10 @@ weft_status wf_onnx_read(wf_onnx_model **result, const void *bytes, size_t n_byt
 
 bool wf_onnx_is_text_name(wf_str name) { return wf_str_ends(name, WF_STR(".onnx.textproto")); }
 
+/* A serialized model begins with the tag of its ir_version, which no text can begin with: a copy of
+ * a model under the name that its package gives it may have the other form. */
+static bool is_binary(const wf_map *map) { return map->n_bytes > 0 && map->at[0] == 0x08; }
+
 /* The mapping of a text becomes one of its binary form. */
 static weft_status translate(wf_map *map, weft_error *err) {
   wf_buf binary = {0};
@@ -70,7 +74,7 @@ weft_status wf_onnx_open(wf_onnx_model **result, const char *path, const wf_onnx
   dir = wf_path_dir(path);
   if (!dir) WF_TRY(wf_fail_memory(err, 0, "a path"));
   WF_TRY(wf_map_open(map, path, err));
-  const bool is_text = wf_onnx_is_text_name(wf_str_of(path));
+  const bool is_text = wf_onnx_is_text_name(wf_str_of(path)) && !is_binary(map);
   if (is_text) WF_TRY(translate(map, err));
   if (!wf_vec_push(&r.maps, map)) {
     WF_TRY(wf_fail_memory(err, sizeof map, "file mappings"));

@@ -9,6 +9,7 @@ import pytest
 np = pytest.importorskip("numpy")
 onnx = pytest.importorskip("onnx")
 ort = pytest.importorskip("onnxruntime")
+from google.protobuf import text_format  # noqa: E402
 from onnx import TensorProto, helper  # noqa: E402
 from onnx import numpy_helper as nh  # noqa: E402
 
@@ -36,6 +37,20 @@ def test_every_folder_of_the_builder_is_alike(weft, folder):
 def test_the_demo_model_is_alike(weft, package):
     text = verify(weft, package, "--tokens", "8")
     assert re.search(r"^nodes compared +(\d+) of \1$", text, re.M) and text.endswith("verdict         alike\n")
+
+
+def test_a_package_with_a_text_model_is_verified_like_one_with_its_binary_form(weft, tmp_path):
+    folder = tmp_path / "text"
+    shutil.copytree(BUILDER / "llama_fp32", folder)
+    model = onnx.load(folder / "model.onnx", load_external_data=False)
+    (folder / "model.onnx").unlink()
+    version = f"ir_version: {model.ir_version}\n"
+    model.ClearField("ir_version")
+    (folder / "d.onnx.textproto").write_text(text_format.MessageToString(model) + version)  # in an order of its own
+    config = (folder / "genai_config.json").read_text()
+    (folder / "genai_config.json").write_text(config.replace('"model.onnx"', '"d.onnx.textproto"'))
+    assert verify(weft, folder).replace("d.onnx.textproto", "model.onnx") == \
+        verify(weft, BUILDER / "llama_fp32").replace(str(BUILDER / "llama_fp32"), str(folder))
 
 
 def test_no_backend_can_run_is_told_with_its_own_words(weft):

@@ -432,6 +432,26 @@ static void a_file_named_so_is_read_as_text_with_its_external_data(void **state)
   (void)rmdir(dir);
 }
 
+static void a_serialized_model_is_read_under_a_texts_name_too(void **state) {
+  char model[] = "/tmp/weft-textproto-XXXXXX.onnx.textproto";
+  weft_error err = {0};
+  wf_onnx_model *m;
+  size_t n;
+  (void)state;
+  const int fd = mkstemps(model, 15);
+  assert_true(fd >= 0);
+  (void)close(fd);
+  char *bytes = read_model("nested.onnx", &n);
+  assert_ok(wf_file_write(model, bytes, n, false, &err), &err);
+  assert_ok(wf_onnx_open(&m, model, NULL, &err), &err);
+  assert_int_equal(m->graph.n_nodes, 2);
+  wf_onnx_close(m);
+  assert_ok(wf_file_write(model, bytes + 2, n - 2, false, &err), &err);
+  assert_refused(wf_onnx_open(&m, model, NULL, &err), WEFT_PARSE, &err);
+  wf_free(bytes);
+  (void)unlink(model);
+}
+
 static void a_name_tells_the_text_form(void **state) {
   (void)state;
   assert_true(wf_onnx_is_text_name(WF_STR("a/b.onnx.textproto")));
@@ -456,6 +476,7 @@ int main(void) {
       cmocka_unit_test(time_and_bytes_are_in_proportion_to_the_text),
       cmocka_unit_test(a_cut_or_damaged_text_is_an_error_or_a_translation),
       cmocka_unit_test(a_file_named_so_is_read_as_text_with_its_external_data),
+      cmocka_unit_test(a_serialized_model_is_read_under_a_texts_name_too),
       cmocka_unit_test(a_name_tells_the_text_form),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
