@@ -222,6 +222,16 @@ out:
   return st;
 }
 
+/* A model in protobuf's text form, with a subgraph and a function. */
+static weft_status open_text(weft_error *err) {
+  weft_graph *g = NULL;
+  const weft_model_options o = options();
+  static const char path[] = WEFT_SOURCE_DIR "/tests/onnx/nested.onnx.textproto";
+  const weft_status st = weft_graph_open(&g, path, &o, err);
+  weft_graph_close(g);
+  return st;
+}
+
 /* ---- the loop -------------------------------------------------------------------------------- */
 
 typedef weft_status work(weft_error *err);
@@ -283,6 +293,10 @@ static void a_plain_graph_without_memory_is_out_of_memory(void **state) {
   (void)state;
   run_out_of_memory(open_graph);
 }
+static void a_text_model_without_memory_is_out_of_memory(void **state) {
+  (void)state;
+  run_out_of_memory(open_text);
+}
 
 int main(void) {
   const struct CMUnitTest tests[] = {
@@ -290,6 +304,7 @@ int main(void) {
       cmocka_unit_test(answering_without_memory_is_out_of_memory),
       cmocka_unit_test(a_chat_template_without_memory_is_out_of_memory),
       cmocka_unit_test(a_plain_graph_without_memory_is_out_of_memory),
+      cmocka_unit_test(a_text_model_without_memory_is_out_of_memory),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
