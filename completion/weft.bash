@@ -45,7 +45,7 @@ _weft() {
     exec) options="--input -i --output-dir -o --profile $model" ;;
     logits) options="--ids --output -o $model" ;;
     verify) options="--input -i --dump --reference --tolerance --seed --tokens -n $model" ;;
-    bench) options="-p --prompt -n --decode -d --depth --json $model" ;;
+    bench) options="-p --prompt -n --decode -d --depth --json --profile $model" ;;
     cache) mapfile -t COMPREPLY < <(compgen -W "list clear --help" -- "$cur"); return ;;
     providers) options="--json --ort --ep --help" ;;
   esac

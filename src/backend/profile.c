@@ -7,7 +7,14 @@
 
 #include "base/mem.h"
 
-enum { MAX_OPS = 512 };
+/* A trace of more spans takes some 150 MiB in memory and more in the file; past that the
+ * table goes on counting. */
+enum { MAX_OPS = 512, MAX_SPANS = 1 << 20 };
+
+typedef struct sum {
+  const char *op;
+  uint64_t n_calls, ns, n_bytes, n_flops;
+} sum;
 
 typedef struct kept {
   wf_profile_span span; /* name and shapes: offsets into `texts` */
@@ -19,6 +26,8 @@ struct wf_profile {
   WF_VEC(kept) spans;
   wf_buf texts;
   uint64_t n_dropped;
+  sum sums[MAX_OPS]; /* of all spans, also of those that were dropped */
+  size_t n_sums;
 };
 
 weft_status wf_profile_create(wf_profile **result, weft_error *err) {
@@ -37,8 +46,25 @@ void wf_profile_destroy(wf_profile *p) {
   wf_free(p);
 }
 
+static void count(wf_profile *p, const wf_profile_span *s) {
+  size_t k = 0;
+  while (k < p->n_sums && strcmp(p->sums[k].op, s->op) != 0) k++;
+  if (k == MAX_OPS) return; /* more kinds than there are operators */
+  if (k == p->n_sums) p->sums[p->n_sums++] = (sum){.op = s->op};
+  p->sums[k].n_calls++;
+  p->sums[k].ns += s->end_ns - s->begin_ns;
+  p->sums[k].n_bytes += s->n_bytes;
+  p->sums[k].n_flops += s->n_flops;
+}
+
 void wf_profile_add(wf_profile *p, const wf_profile_span *s) {
   pthread_mutex_lock(&p->lock);
+  count(p, s);
+  if (p->spans.n == MAX_SPANS) {
+    p->n_dropped++;
+    pthread_mutex_unlock(&p->lock);
+    return;
+  }
   kept k = {.span = *s, .name_at = p->texts.n, .n_name = s->name.n};
   wf_buf_add(&p->texts, s->name.at, s->name.n);
   k.shapes_at = p->texts.n;
@@ -82,11 +108,6 @@ void wf_profile_trace(const wf_profile *p, wf_buf *json) {
   wf_buf_puts(json, "\n]}\n");
 }
 
-typedef struct sum {
-  const char *op;
-  uint64_t n_calls, ns, n_bytes, n_flops;
-} sum;
-
 static int by_time(const void *a, const void *b) {
   const sum *x = a, *y = b;
   if (x->ns != y->ns) return x->ns < y->ns ? 1 : -1;
@@ -96,26 +117,16 @@ static int by_time(const void *a, const void *b) {
 /* value / ns in units of 10^-n_digits, as "12.3". */
 static void put_rate(wf_buf *b, uint64_t value, uint64_t ns) {
   const uint64_t tenths = ns ? (value * 10 + ns / 2) / ns : 0;
-  wf_buf_printf(b, "%8llu.%llu", (unsigned long long)(tenths / 10),
+  wf_buf_printf(b, "%9llu.%llu", (unsigned long long)(tenths / 10),
                 (unsigned long long)(tenths % 10));
 }
 
 void wf_profile_table(const wf_profile *p, wf_buf *text) {
   sum sums[MAX_OPS];
-  size_t n = 0;
+  const size_t n = p->n_sums;
   uint64_t total = 0;
-  for (size_t i = 0; i < p->spans.n; i++) {
-    const wf_profile_span *s = &p->spans.at[i].span;
-    size_t k = 0;
-    while (k < n && strcmp(sums[k].op, s->op) != 0) k++;
-    if (k == MAX_OPS) continue; /* more kinds than there are operators */
-    if (k == n) sums[n++] = (sum){.op = s->op};
-    sums[k].n_calls++;
-    sums[k].ns += s->end_ns - s->begin_ns;
-    sums[k].n_bytes += s->n_bytes;
-    sums[k].n_flops += s->n_flops;
-    total += s->end_ns - s->begin_ns;
-  }
+  memcpy(sums, p->sums, n * sizeof *sums);
+  for (size_t k = 0; k < n; k++) total += sums[k].ns;
   qsort(sums, n, sizeof *sums, by_time);
   wf_buf_printf(text, "%-28s %8s %11s %7s %10s %10s\n", "operator", "spans", "ms", "share", "GB/s",
                 "GFLOP/s");
@@ -130,6 +141,7 @@ void wf_profile_table(const wf_profile *p, wf_buf *text) {
     wf_buf_puts(text, "\n");
   }
   if (p->n_dropped) {
-    wf_buf_printf(text, "%llu spans were dropped: no memory\n", (unsigned long long)p->n_dropped);
+    wf_buf_printf(text, "%llu spans are not in the trace: it is too long\n",
+                  (unsigned long long)p->n_dropped);
   }
 }

@@ -23,7 +23,8 @@ typedef struct wf_profile_span {
 
 weft_status wf_profile_create(wf_profile **result, weft_error *err) WF_NODISCARD;
 void wf_profile_destroy(wf_profile *p); /* NULL is fine */
-/* Thread: any. When memory is out the span is dropped and counted. */
+/* Thread: any. When memory is out, or after a million, the span is counted in the table alone.
+ */
 void wf_profile_add(wf_profile *p, const wf_profile_span *s);
 /* Chrome trace event JSON. Thread: any, while nobody adds. */
 void wf_profile_trace(const wf_profile *p, wf_buf *json);

@@ -96,6 +96,7 @@ static int read_counts(const cli_command *c, const char *name, const char *text,
 typedef struct plan {
   counts prompts, decodes, depths, threads;
   bool json;
+  weft_profile *profile; /* NULL: none */
 } plan;
 
 /* Every setting of one number of threads, over a model opened for it; -1 to go on, else the exit
@@ -109,6 +110,7 @@ static int bench_threads(const plan *p, size_t at, const char *path, cli_model_o
   weft_model_info info = {.struct_size = sizeof info};
   mo->threads = p->threads.at[at];
   cli_model_take(mo, false, &options);
+  options.profile = p->profile;
   if (cli_model_open(&model, path, &options, &err) != WEFT_OK) return cli_fail(&err);
   weft_model_describe(model, &info);
   const size_t n_decodes = p->decodes.n, n_depths = p->depths.n;
@@ -131,7 +133,9 @@ static int bench_threads(const plan *p, size_t at, const char *path, cli_model_o
 
 int cmd_bench(const cli_command *c, int argc, char **argv) {
   int code;
-  const char *prompts = "512", *decodes = "128", *depths = "0", *threads = NULL;
+  const char *prompts = "512", *decodes = "128", *depths = "0", *threads = NULL, *trace = NULL;
+  weft_model_options profiled;
+  weft_error err = {0};
   cli_model_options mo;
   cli_option model_table[CLI_N_MODEL_OPTIONS];
   cli_texts rest = {0};
@@ -144,6 +148,8 @@ int cmd_bench(const cli_command *c, int argc, char **argv) {
       {"--depth", "-d", CLI_TEXT, &depths, NULL, 0, 0, "N,..", "tokens that are there before (0)"},
       {"--threads", "-t", CLI_TEXT, &threads, NULL, 0, 0, "N,..", "threads (all that may be used)"},
       {"--json", NULL, CLI_FLAG, &p.json, NULL, 0, 0, NULL, "a JSON list, one object a setting"},
+      {"--profile", NULL, CLI_TEXT, &trace, NULL, 0, 0, "FILE",
+       "where the time of each step goes, as a trace for Perfetto"},
       {NULL, NULL, CLI_FLAG, NULL, NULL, 0, 0, NULL, NULL}};
   cli_model_options_init(&mo);
   cli_model_table(&mo, model_table);
@@ -167,6 +173,10 @@ int cmd_bench(const cli_command *c, int argc, char **argv) {
     code = cli_usage(c, "name one package");
     goto out;
   }
+  if (cli_profile_begin(trace, &p.profile, &profiled, &err) != WEFT_OK) {
+    code = cli_fail(&err);
+    goto out;
+  }
   if (p.json) wf_buf_puts(&b, "[");
   for (size_t i = 0; i < p.threads.n; i++) {
     code = bench_threads(&p, i, rest.at[0], &mo, &b);
@@ -176,6 +186,7 @@ int cmd_bench(const cli_command *c, int argc, char **argv) {
   code = b.failed ? cli_fail_memory() : 0;
   if (code == 0 && b.n) cli_out(b.at, b.n);
 out:
+  code = cli_profile_end(trace, p.profile, code);
   wf_buf_deinit(&b);
   wf_free(p.prompts.at);
   wf_free(p.decodes.at);

@@ -78,6 +78,20 @@ def test_each_step_of_a_decoder_is_one_span_a_thread_and_run(weft, tmp_path, thr
     assert sum(e["args"]["flops"] for e in products) == expected
 
 
+def test_bench_tells_where_its_time_goes(weft, tmp_path):
+    args = ("bench", FOLDER, "-p", "6", "-n", "3", "-t", "1,2", "--json")
+    r = weft(*args, "--profile", tmp_path / "t.json", check=0)
+    assert [row["threads"] for row in json.loads(r.stdout)] == [1, 2]
+    events = spans(tmp_path / "t.json")
+    assert_apart(events)
+    assert {e["tid"] for e in events} == {1, 2}
+    steps = int(re.search(r"^steps: +(\d+)", weft("inspect", FOLDER, check=0).stdout.decode(), re.M).group(1))
+    runs = 1 + 1 + 3  # a prompt, a token that gives the first logits, and the first choice is of those: three runs give four
+    assert len(events) == steps * runs * (1 + 2)
+    table = table_of(r.stderr)
+    assert sum(v[0] for v in table.values()) == len(events) and abs(sum(v[2] for v in table.values()) - 100) < 1
+
+
 def test_a_backend_without_spans_of_its_own_is_one_span_a_run(weft, small):
     weft("exec", small / "m.onnx", "--backend", "ort", "--ort", LIBRARY, "--input", f"x={small / 'x.npy'}", "-o", small / "out", "--profile",
          small / "t.json", check=0)

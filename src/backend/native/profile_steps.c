@@ -97,6 +97,7 @@ static cost attention_cost(const wf_exec *x, const wf_step *s, const wf_member *
 }
 
 void wf_profile_step(wf_exec *x, const wf_step *s, const wf_member *m, uint64_t begin_ns) {
+  const uint64_t end_ns = wf_clock_ns(); /* first: what follows is the profile's own time */
   shapes text = {{0}, 0};
   cost c;
   const int64_t all = s->axis == WF_AXIS_SELECTED ? x->n_selected : x->n_tokens;
@@ -121,7 +122,7 @@ void wf_profile_step(wf_exec *x, const wf_step *s, const wf_member *m, uint64_t 
                                 .name = s->node ? s->node->name : (wf_str){NULL, 0},
                                 .shapes = text.at,
                                 .begin_ns = begin_ns,
-                                .end_ns = wf_clock_ns(),
+                                .end_ns = end_ns,
                                 .thread = m->index,
                                 .n_bytes = c.n_bytes,
                                 .n_flops = c.n_flops};
