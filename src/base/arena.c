@@ -24,7 +24,10 @@ wf_arena *wf_arena_create(void) { return wf_zalloc(sizeof(wf_arena)); }
 
 void wf_arena_destroy(wf_arena *a) {
   if (!a) return;
-  for (size_t i = 0; i < a->chunks.n; i++) munmap(a->chunks.at[i].base, a->chunks.at[i].size);
+  for (size_t i = 0; i < a->chunks.n; i++) {
+    WF_SHOW_MEMORY(a->chunks.at[i].base, a->chunks.at[i].size); /* others may get these pages */
+    munmap(a->chunks.at[i].base, a->chunks.at[i].size);
+  }
   wf_vec_free(&a->chunks);
   wf_free(a);
 }
@@ -40,12 +43,14 @@ void *wf_arena_alloc(wf_arena *a, size_t n_bytes) {
     if (!wf_vec_reserve(&a->chunks, 1)) return NULL;
     void *base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED) return NULL;
+    WF_HIDE_MEMORY(base, size);
     a->chunks.at[a->chunks.n] = (chunk){base, size, 0};
     last = &a->chunks.at[a->chunks.n++];
     a->bytes += size;
   }
   void *p = last->base + last->used; /* fresh pages of mmap are zero */
   last->used += need;
+  WF_SHOW_MEMORY(p, n_bytes); /* what fills it up to the alignment stays hidden */
   return p;
 }
 
@@ -80,6 +85,7 @@ weft_status wf_arena_seal(wf_arena *a, weft_error *err) {
 uint64_t wf_arena_digest(const wf_arena *a) {
   uint64_t h = WF_HASH_SEED;
   for (size_t i = 0; i < a->chunks.n; i++) {
+    WF_SHOW_MEMORY(a->chunks.at[i].base, a->chunks.at[i].used);
     h = wf_hash_bytes(h, a->chunks.at[i].base, a->chunks.at[i].used);
   }
   return h;

@@ -48,6 +48,23 @@
 #define WF_PIN(v) ((void)(v))
 #endif
 
+/* AddressSanitizer's eyes on memory that an allocator of weft's own hands out piecemeal. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define WF_HAS_ASAN 1
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define WF_HAS_ASAN 1
+#endif
+#ifdef WF_HAS_ASAN
+#include <sanitizer/asan_interface.h>
+#define WF_HIDE_MEMORY(p, n) __asan_poison_memory_region(p, n)
+#define WF_SHOW_MEMORY(p, n) __asan_unpoison_memory_region(p, n)
+#else
+#define WF_HIDE_MEMORY(p, n) ((void)(p), (void)(n))
+#define WF_SHOW_MEMORY(p, n) ((void)(p), (void)(n))
+#endif
+
 /* clang's thread-safety analysis: which role or lock a function needs and a field is guarded by.
  * gcc has no such analysis, so the words vanish there. */
 #if defined(__clang__)

@@ -55,6 +55,10 @@ static inline wf_node *graph_producer_of(const wf_graph *g, int32_t value) {
 /* Uses by nodes plus one when it leaves the graph. */
 static inline size_t graph_n_uses(const wf_value *v) { return v->n_users + (v->is_output ? 1 : 0); }
 
+/* arity.c. Refuses a node of a known operator with fewer or more inputs or outputs than it has, or
+ * without one that it needs: PACKAGE_INVALID (too few), UNSUPPORTED (more than weft knows of). */
+weft_status graph_check_arity(const wf_node *n, int32_t n_outputs, weft_error *err) WF_NODISCARD;
+
 /* infer.c */
 weft_status graph_infer(wf_graph *g, weft_error *err) WF_NODISCARD;
 weft_status graph_infer_node(wf_graph *g, wf_node *n, weft_error *err) WF_NODISCARD;

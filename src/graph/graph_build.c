@@ -261,18 +261,13 @@ static weft_status add_node(builder *b, scope *s, const wf_onnx_node *on, int32_
   WF_RETURN_IF_ERROR(input_ids(b, s, on, ids));
   int32_t *outs = ids + on->n_inputs;
   const wf_op op = wf_op_find(on->domain, on->op_type);
-  /* Loop alone may leave its first input out; passes rely on it everywhere else */
-  if (op != WF_OP_UNKNOWN && op != WF_OP_LOOP && on->n_inputs > 0 && ids[0] < 0) {
-    return wf_fail(b->err, WEFT_PACKAGE_INVALID, "export the model again",
-                   "node '%.*s' (%.*s) has no first input", NAME_ARGS(on->name),
-                   NAME_ARGS(on->op_type));
-  }
   wf_node *n = graph_new_node(s->g, op, (int32_t)on->n_inputs, ids, 0, NULL);
   if (!n) return graph_no_memory(b->err);
   n->domain = on->domain;
   n->op_type = on->op_type;
   n->name = on->name;
   n->version = version_of(s, on->domain);
+  WF_RETURN_IF_ERROR(graph_check_arity(n, (int32_t)on->n_outputs, b->err));
   WF_RETURN_IF_ERROR(add_attrs(b, s, n, on));
   WF_RETURN_IF_ERROR(add_subgraphs(b, s, n));
   WF_RETURN_IF_ERROR(output_ids(b, s, on, outs));
