@@ -345,6 +345,11 @@ static bool rule_matmul(flow *f, wf_node *n) {
                                : set_tokens(f, n, 0, yb, b.inner);
 }
 
+/* One scale for all tokens of the run. */
+static bool rule_whole_range(flow *f, wf_node *n) {
+  return flow_refuse(f, n, "its DynamicQuantizeLinear takes the range of the whole sequence");
+}
+
 static bool rule_gemm(flow *f, wf_node *n) {
   const flow_value a = *in(f, n, 0);
   if (a.kind != FLOW_TOKENS || in(f, n, 1)->kind == FLOW_TOKENS || in(f, n, 2)->kind == FLOW_TOKENS)
@@ -526,6 +531,7 @@ static const flow_fn rules[WF_OP_COUNT] = {
     [WF_OP_WEFT_ROTARY] = rule_rotary,
     [WF_OP_WEFT_ATTENTION] = rule_attention,
     [WF_OP_WEFT_LINEAR] = rule_last_axis,
+    [WF_OP_WEFT_DYNAMIC_LINEAR] = rule_whole_range,
 };
 
 /* ---- driver ------------------------------------------------------------------------------ */

@@ -173,6 +173,11 @@ typedef struct wf_linear_params {
   int32_t axis, block_size;
 } wf_linear_params;
 
+/* WEFT_DYNAMIC_LINEAR: DynamicQuantizeLinear of x, MatMulInteger, Cast, Mul by the product of both
+ * scales, Add of the bias: y = (float)sum((q(x) - zero(x)) (w - zero)) * (scale(x) * scale) + bias,
+ * the range of x being that of the whole tensor. inputs: as WEFT_LINEAR, weight int8 or uint8
+ * [K, N], scales and zero points of one element or N. */
+
 typedef struct wf_node {
   int32_t id;
   wf_op op;

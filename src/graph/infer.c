@@ -137,6 +137,7 @@ static const infer_fn functions[WF_OP_COUNT] = {
     [WF_OP_WEFT_ROTARY] = infer_unary,
     [WF_OP_WEFT_ATTENTION] = infer_weft_attention,
     [WF_OP_WEFT_LINEAR] = infer_weft_linear,
+    [WF_OP_WEFT_DYNAMIC_LINEAR] = infer_float_matmul,
     [WF_OP_WEFT_SELECT_TOKENS] = infer_weft_select,
 };
 

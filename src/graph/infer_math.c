@@ -344,7 +344,8 @@ weft_status infer_matmul(infer *c) { return matmul_as(c, 0, 1, infer_dtype(c, 0)
 weft_status infer_matmul_integer(infer *c) { return matmul_as(c, 0, 1, WF_DTYPE_I32); }
 
 weft_status infer_float_matmul(infer *c) {
-  const bool is_dynamic = c->n->op == WF_OP_MS_DYNAMIC_QUANTIZE_MATMUL;
+  const bool is_dynamic =
+      c->n->op == WF_OP_MS_DYNAMIC_QUANTIZE_MATMUL || c->n->op == WF_OP_WEFT_DYNAMIC_LINEAR;
   return matmul_as(c, 0, 1, infer_dtype(c, is_dynamic ? 0 : 2));
 }
 

@@ -140,6 +140,7 @@
   X(WEFT_ROTARY, WEFT, "Rotary")                                           \
   X(WEFT_ATTENTION, WEFT, "CachedAttention")                               \
   X(WEFT_LINEAR, WEFT, "Linear")                                           \
+  X(WEFT_DYNAMIC_LINEAR, WEFT, "DynamicLinear")                            \
   X(WEFT_SELECT_TOKENS, WEFT, "SelectTokens")
 
 typedef enum wf_op {

@@ -6,9 +6,9 @@
 enum { MAX_ROUNDS = 12 };
 
 static const pass_fn simplifications[] = {pass_fold, pass_branches, pass_identity, pass_share};
-static const pass_fn fusions[] = {pass_offsets,     pass_norm,   pass_activation,
-                                  pass_attention,   pass_heads,  pass_longhand,
-                                  pass_frequencies, pass_rotary, pass_linear};
+static const pass_fn fusions[] = {pass_offsets, pass_norm,     pass_activation,  pass_attention,
+                                  pass_heads,   pass_longhand, pass_frequencies, pass_rotary,
+                                  pass_integer, pass_linear};
 
 static weft_status run(pass *p, const pass_fn *passes, size_t n) {
   for (size_t i = 0; i < n; i++) {

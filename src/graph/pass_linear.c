@@ -162,6 +162,7 @@ weft_status pass_linear(pass *p) {
         WF_RETURN_IF_ERROR(from_fused(p, n));
         break;
       case WF_OP_WEFT_LINEAR:
+      case WF_OP_WEFT_DYNAMIC_LINEAR:
         WF_RETURN_IF_ERROR(bias_of_linear(p, n));
         break;
       case WF_OP_MS_MATMUL_NBITS:

@@ -29,6 +29,7 @@ weft_status pass_share(pass *p);       /* common subexpressions */
 weft_status pass_norm(pass *p);        /* WEFT_NORM */
 weft_status pass_activation(pass *p);  /* WEFT_UNARY, WEFT_GLU */
 weft_status pass_linear(pass *p);      /* WEFT_LINEAR, biases */
+weft_status pass_integer(pass *p);     /* WEFT_DYNAMIC_LINEAR */
 weft_status pass_offsets(pass *p);     /* float offsets of quantised blocks */
 weft_status pass_attention(pass *p);   /* attention operators to WEFT_ATTENTION */
 weft_status pass_heads(pass *p);       /* MultiHeadAttention, written out for pass_longhand */

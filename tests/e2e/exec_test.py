@@ -138,3 +138,43 @@ def test_a_device_is_written_and_stays_one(weft, tmp_path):
     assert r.stdout[:6] == b"\x93NUMPY" and len(r.stdout) == 128 + VOCAB * 4
     r = weft("logits", package, "--ids", f"{A}", "--output", "/dev/full")
     assert 3 <= r.returncode <= 120 and b"/dev/full" in r.stderr
+
+
+@pytest.mark.parametrize("kind,columns,bias", [("i1", False, False), ("u1", False, True), ("i1", True, True), ("u1", True, False)])
+def test_products_quantised_while_running_have_the_bits_of_the_standard(weft, tmp_path, kind, columns, bias):
+    """One DynamicQuantizeLinear for two MatMulIntegers; the definition in numpy is the judge, since ONNX Runtime's own
+    kernels saturate on some CPUs."""
+    h, t, rng = onnx.helper, onnx.TensorProto, np.random.default_rng(5)
+    k, sizes = 70, (33, 16)
+    nodes, consts, want = [h.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"])], {}, {}
+    x = (rng.standard_normal((2, 5, k)) * 3).astype(np.float32)
+    low, high = np.minimum(x.min(), np.float32(0)), np.maximum(x.max(), np.float32(0))
+    s = np.float32((high - low) / np.float32(255))
+    z = np.clip(np.rint(-low / s), 0, 255)
+    codes = np.clip(np.rint(x / s) + np.float32(z), 0, 255).astype(np.int64)
+    for i, n in enumerate(sizes):
+        w = rng.integers(np.iinfo(kind).min, np.iinfo(kind).max + 1, (k, n)).astype(kind)
+        shape = (n,) if columns else ()
+        scale = (rng.random(shape) * 0.1 + 0.01).astype(np.float32)
+        zero = rng.integers(0, 100, shape).astype(kind)
+        b = rng.standard_normal(n).astype(np.float32)
+        consts |= {f"w{i}": w, f"scale{i}": scale, f"zero{i}": zero, f"b{i}": b}
+        last = f"sum{i}" if bias else f"y{i}"
+        nodes += [h.make_node("MatMulInteger", ["q", f"w{i}", "z", f"zero{i}"], [f"dots{i}"]),
+                  h.make_node("Cast", [f"dots{i}"], [f"cast{i}"], to=t.FLOAT), h.make_node("Mul", ["s", f"scale{i}"], [f"both{i}"]),
+                  h.make_node("Mul", [f"cast{i}", f"both{i}"], [last])]
+        dots = ((codes - int(z)) @ (w.astype(np.int64) - zero.astype(np.int64))).astype(np.int32)
+        want[f"y{i}"] = dots.astype(np.float32) * (s * scale)
+        if bias:
+            nodes.append(h.make_node("Add", [last, f"b{i}"], [f"y{i}"]))
+            want[f"y{i}"] += b
+    graph = h.make_graph(nodes, "quantised", [h.make_tensor_value_info("x", t.FLOAT, [2, "n", k])],
+                         [h.make_tensor_value_info(f"y{i}", t.FLOAT, None) for i in range(2)],
+                         [onnx.numpy_helper.from_array(np.asarray(v), n) for n, v in consts.items()])
+    onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=8), tmp_path / "q.onnx")
+    np.save(tmp_path / "x.npy", x)
+    weft("exec", tmp_path / "q.onnx", "--input", f"x={tmp_path / 'x.npy'}", "--output-dir", tmp_path / "o", check=0)
+    for name, value in want.items():
+        assert np.array_equal(np.load(tmp_path / "o" / f"{name}.npy"), value), name
+    text = weft("inspect", tmp_path / "q.onnx", check=0).stdout.decode()
+    assert text[text.index("== graph as run"):].count(" = weft.DynamicLinear") == 2

@@ -96,6 +96,53 @@ def test_a_longhand_layer_is_recognised_and_takes_at_most_12_kernel_calls(weft, 
     check_logits(weft, folder, model, bound)
 
 
+def quantised(model, folder, **options):
+    from onnxruntime.quantization import quantize_dynamic
+    folder.mkdir(parents=True, exist_ok=True)
+    onnx.save(model, folder / "full.onnx")
+    quantize_dynamic(folder / "full.onnx", folder / "small.onnx", extra_options={"MatMulConstBOnly": True}, **options)
+    return onnx.load(folder / "small.onnx")
+
+
+def as_written(model, folder):
+    return model
+
+
+def in_int8(model, folder):
+    from onnxruntime.quantization import QuantType
+    return quantised(model, folder, weight_type=QuantType.QInt8)
+
+
+def in_uint8(model, folder):
+    from onnxruntime.quantization import QuantType
+    return quantised(model, folder, weight_type=QuantType.QUInt8)
+
+
+def by_column(model, folder):
+    from onnxruntime.quantization import QuantType
+    return quantised(model, folder, weight_type=QuantType.QInt8, per_channel=True)
+
+
+@pytest.mark.parametrize("name,make", [("dynamic", as_written), ("llama", in_int8), ("llama", in_uint8), ("qwen2", in_int8),
+                                       ("qwen2", by_column), ("phi3", in_int8)])
+def test_a_layer_with_activations_quantised_while_running_takes_at_most_12_kernel_calls(weft, tmp_path, name, make):
+    """Row by row, since a range is that of the whole sequence, but with the same parts recognised."""
+    found = []
+    for layers in (2, 4):
+        model, o = make_model(name, layers)
+        model = make(model, tmp_path / f"q{layers}")
+        assert sum(n.op_type == "MatMulInteger" for n in model.graph.node) >= 4 * layers
+        folder = make_folder(tmp_path / str(layers), o, model=model)
+        kinds, steps, text = report(weft, folder)
+        assert re.search(r"^form: +row by row.*DynamicQuantizeLinear", text, re.M), text[-600:]
+        assert kinds["weft.CachedAttention"] == layers and kinds["weft.Glu"] == layers and kinds["weft.Norm"] == 2 * layers + 1
+        assert not re.search(r" = (MatMulInteger|DynamicQuantizeLinear) ", text[text.index("== graph as run"):])
+        found.append(steps)
+    assert 0 < (found[1] - found[0]) / 2 <= 12
+    # a code that falls on the other side of a half is a step of 1/255 of its tensor's range
+    check_logits(weft, folder, model, 4e-3)
+
+
 def norm_by_length(g, x, name, size, o):
     """F.normalize(x) * sqrt(size) * weight"""
     unit = g.op("Div", x, g.op("ReduceL2", x, axes=[-1]))

@@ -133,7 +133,9 @@ static void add_mode_text(wf_buf *b, const wf_weight *w) {
   } else {
     wf_buf_printf(b, "%d-bit weights", w->bits);
   }
-  if (w->packed.act.block_size > 0) {
+  if (w->kind == WF_WK_INT) {
+    wf_buf_puts(b, ", uint8 activations (one scale a run)");
+  } else if (w->packed.act.block_size > 0) {
     wf_buf_printf(b, ", int8 activations (block %d)", (int)w->packed.act.block_size);
   } else {
     wf_buf_puts(b, ", float32 activations");
@@ -230,8 +232,8 @@ static weft_status compile(wf_component *c, const wf_compile_options *o, weft_er
     wf_buf_printf(o->report,
                   "form: %s%s%s\nsteps: %zu, barriers: %zu (decode %zu)\nprecision: %s\n",
                   c->info.is_packed ? "packed" : "row by row", c->info.is_packed ? "" : ": ",
-                  c->info.why_not_packed, c->n_steps, (size_t)c->n_barriers,
-                  (size_t)c->n_barriers_small, c->info.precision);
+                  c->info.why_not_packed, c->info.is_packed ? c->n_steps : c->graph->order.n,
+                  (size_t)c->n_barriers, (size_t)c->n_barriers_small, c->info.precision);
   }
   WF_RETURN_IF_ERROR(wf_onnx_check(c->model, err));
   return wf_arena_seal(c->arena, err);

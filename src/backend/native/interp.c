@@ -98,6 +98,44 @@ static void product_member(const wf_member *m, void *arg) {
   if (begin < end) wf_matmul_run(&p->w->packed, p->m, p->act, p->y, p->w->n, begin, end, NULL);
 }
 
+/* Of integers: each member's part of the range, then codes of rows, then columns. */
+enum { MAX_RANGES = 64 };
+typedef struct int_product {
+  const wf_weight *w;
+  wf_cpu_level level;
+  int64_t m;
+  const float *x;
+  float *y;
+  void *act;
+  float low[MAX_RANGES], high[MAX_RANGES];
+} int_product;
+
+static void int_product_member(const wf_member *m, void *arg) {
+  int_product *p = arg;
+  const int64_t k = p->w->k, n = p->m * k;
+  float low = 0, high = 0;
+  int64_t begin = 0, end = 0;
+  if (m->n <= MAX_RANGES && p->m > 1) {
+    wf_member_range(m, n, 16, &begin, &end);
+    wf_int_widen(p->level, p->x + begin, end - begin, &low, &high);
+    p->low[m->index] = low;
+    p->high[m->index] = high;
+    wf_team_barrier(m);
+    for (int i = 0; i < m->n; i++) {
+      if (p->low[i] < low) low = p->low[i];
+      if (p->high[i] > high) high = p->high[i];
+    }
+  } else {
+    wf_int_widen(p->level, p->x, n, &low, &high); /* each for itself */
+  }
+  const wf_int_range range = wf_int_range_of(low, high);
+  wf_member_range(m, p->m, 1, &begin, &end);
+  wf_int_act(p->level, range, k, begin, end, p->x, p->act);
+  wf_team_barrier(m);
+  wf_member_range(m, p->w->n, WF_INT_N_GRAIN, &begin, &end);
+  if (begin < end) wf_int_run(&p->w->integer, range, p->m, p->act, p->y, begin, end);
+}
+
 static weft_status run_product(wf_interp *in, wf_frame *f, const wf_node *n, const wf_weight *w,
                                bool *is_done, weft_error *err) {
   const wf_held *x = wf_frame_value(f, wf_node_input(n, 0));
@@ -118,10 +156,18 @@ static weft_status run_product(wf_interp *in, wf_frame *f, const wf_node *n, con
   WF_RETURN_IF_ERROR(wf_interp_take(in, n_bytes, &out, err));
   weft_status st = WEFT_OK;
   if (p.m > 0) {
-    WF_TRY(wf_interp_take(in, wf_act_bytes(&w->packed.act, p.m), &act, err));
+    const bool is_int = w->kind == WF_WK_INT;
+    const size_t act_bytes =
+        is_int ? wf_int_act_bytes(w->k, p.m) : wf_act_bytes(&w->packed.act, p.m);
+    WF_TRY(wf_interp_take(in, act_bytes, &act, err));
     p.y = out->data;
     p.act = act->data;
-    wf_team_run(in->s->team, product_member, &p);
+    if (is_int) {
+      int_product q = {w, p.level, p.m, p.x, p.y, p.act, {0}, {0}};
+      wf_team_run(in->s->team, int_product_member, &q);
+    } else {
+      wf_team_run(in->s->team, product_member, &p);
+    }
     in->s->counters.barriers++;
   }
   y.data = out->data;

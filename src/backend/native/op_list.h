@@ -136,7 +136,8 @@
   X(WEFT_GLU, weft_glu)                                     \
   X(WEFT_ROTARY, weft_rotary)                               \
   X(WEFT_ATTENTION, weft_attention)                         \
-  X(WEFT_LINEAR, weft_linear)
+  X(WEFT_LINEAR, weft_linear)                               \
+  X(WEFT_DYNAMIC_LINEAR, weft_dynamic_linear)
 
 /* If and Loop (`control`) need frames and run inside the interpreter; the function only refuses. */
 #define WF_X(op, name) wf_op_fn wf_op_##name;

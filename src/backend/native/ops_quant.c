@@ -6,6 +6,7 @@
 #include "backend/native/op_list.h"
 #include "backend/native/op_types.h"
 #include "kernels/matmul.h"
+#include "kernels/matmul_int.h"
 
 static weft_status misfit(wf_op_call *c, const char *what, weft_error *err) {
   return wf_op_fail(c, err, WEFT_INVALID_ARGUMENT, "%s does not fit", what);
@@ -147,22 +148,13 @@ weft_status wf_op_quantize_linear(wf_op_call *c, weft_error *err) {
 }
 
 /* x -> uint8 over its own range, which always contains 0. */
-static void dynamic_range(const float *x, int64_t n, float *scale, uint8_t *zero) {
+static wf_int_range dynamic_codes(const wf_op_call *c, const wf_view *x, uint8_t *codes) {
+  const int64_t n = wf_view_count(x);
   float low = 0, high = 0;
-  for (int64_t i = 0; i < n; i++) {
-    if (x[i] < low) low = x[i];
-    if (x[i] > high) high = x[i];
-  }
-  *scale = (high - low) / 255.0F;
-  if (*scale == 0) *scale = 1;
-  float z = nearbyintf(-low / *scale);
-  z = z < 0 ? 0 : z > 255 ? 255 : z;
-  *zero = (uint8_t)z;
-}
-
-static uint8_t to_u8(float v, float scale, uint8_t zero) {
-  const float q = nearbyintf(v / scale) + (float)zero;
-  return q != q ? 0 : q < 0 ? 0 : q > 255 ? 255 : (uint8_t)q;
+  wf_int_widen(c->env->level, x->data, n, &low, &high);
+  const wf_int_range range = wf_int_range_of(low, high);
+  wf_int_codes(c->env->level, range, x->data, n, codes);
+  return range;
 }
 
 weft_status wf_op_dynamic_quantize_linear(wf_op_call *c, weft_error *err) {
@@ -172,15 +164,9 @@ weft_status wf_op_dynamic_quantize_linear(wf_op_call *c, weft_error *err) {
   WF_RETURN_IF_ERROR(wf_op_make(c, 0, WF_DTYPE_U8, x->rank, x->dims, err));
   WF_RETURN_IF_ERROR(wf_op_make(c, 1, WF_DTYPE_F32, 0, NULL, err));
   WF_RETURN_IF_ERROR(wf_op_make(c, 2, WF_DTYPE_U8, 0, NULL, err));
-  const int64_t n = wf_view_count(x);
-  float scale;
-  uint8_t zero;
-  dynamic_range(x->data, n, &scale, &zero);
-  *(float *)c->out[1].data = scale;
-  *(uint8_t *)c->out[2].data = zero;
-  for (int64_t i = 0; i < n; i++) {
-    ((uint8_t *)c->out[0].data)[i] = to_u8(((const float *)x->data)[i], scale, zero);
-  }
+  const wf_int_range range = dynamic_codes(c, x, c->out[0].data);
+  *(float *)c->out[1].data = range.scale;
+  *(uint8_t *)c->out[2].data = range.zero;
   return WEFT_OK;
 }
 
@@ -283,27 +269,34 @@ weft_status wf_op_ms_matmul_integer_to_float(wf_op_call *c, weft_error *err) {
   return int_to_float(c, &p, c->in[2], c->in[3], wf_op_in(c, 6), c->out[0].data, err);
 }
 
-weft_status wf_op_ms_dynamic_quantize_matmul(wf_op_call *c, weft_error *err) {
-  WF_RETURN_IF_ERROR(wf_op_need(c, 3, err));
+static weft_status dynamic_product(wf_op_call *c, const wf_view *sb, const wf_view *zb,
+                                   const wf_view *bias, weft_error *err) {
   const wf_view *x = c->in[0];
-  if (x->dtype != WF_DTYPE_F32) return misfit(c, "the input", err);
-  const int64_t n = wf_view_count(x);
-  void *memory = NULL;
-  WF_RETURN_IF_ERROR(wf_op_scratch(c, (size_t)n, &memory, err));
-  float scale;
-  uint8_t zero, *q = memory;
-  dynamic_range(x->data, n, &scale, &zero);
-  for (int64_t i = 0; i < n; i++) q[i] = to_u8(((const float *)x->data)[i], scale, zero);
-  wf_view a = *x, za = {.dtype = WF_DTYPE_U8, .data = &zero},
-          sa = {.dtype = WF_DTYPE_F32, .data = &scale};
+  if (x->dtype != WF_DTYPE_F32 || !sb) return misfit(c, "the input", err);
+  void *codes = NULL;
+  WF_RETURN_IF_ERROR(wf_op_scratch(c, (size_t)wf_view_count(x), &codes, err));
+  wf_int_range range = dynamic_codes(c, x, codes);
+  wf_view a = *x, za = {.dtype = WF_DTYPE_U8, .data = &range.zero},
+          sa = {.dtype = WF_DTYPE_F32, .data = &range.scale};
   a.dtype = WF_DTYPE_U8;
-  a.data = q;
+  a.data = codes;
   int_product p;
   int32_t rank;
   int64_t dims[WF_VIEW_MAX_RANK];
-  WF_RETURN_IF_ERROR(plan_int(c, &a, c->in[1], &za, wf_op_in(c, 3), &p, &rank, dims, err));
+  WF_RETURN_IF_ERROR(plan_int(c, &a, c->in[1], &za, zb, &p, &rank, dims, err));
   WF_RETURN_IF_ERROR(wf_op_make(c, 0, WF_DTYPE_F32, rank, dims, err));
-  return int_to_float(c, &p, &sa, c->in[2], wf_op_in(c, 4), c->out[0].data, err);
+  return int_to_float(c, &p, &sa, sb, bias, c->out[0].data, err);
+}
+
+weft_status wf_op_ms_dynamic_quantize_matmul(wf_op_call *c, weft_error *err) {
+  WF_RETURN_IF_ERROR(wf_op_need(c, 3, err));
+  return dynamic_product(c, c->in[2], wf_op_in(c, 3), wf_op_in(c, 4), err);
+}
+
+/* WEFT_DYNAMIC_LINEAR whose weight could not be packed. */
+weft_status wf_op_weft_dynamic_linear(wf_op_call *c, weft_error *err) {
+  WF_RETURN_IF_ERROR(wf_op_need(c, 2, err));
+  return dynamic_product(c, wf_op_in(c, 3), wf_op_in(c, 4), wf_op_in(c, 2), err);
 }
 
 /* ---- block-quantised weights

@@ -151,6 +151,7 @@ static uint64_t depth_of(const wf_node *n, const wf_view *a, const wf_view *b) {
     case WF_OP_MS_FUSED_MATMUL:
     case WF_OP_MS_DYNAMIC_QUANTIZE_MATMUL:
     case WF_OP_MS_MATMUL_INTEGER_TO_FLOAT:
+    case WF_OP_WEFT_DYNAMIC_LINEAR:
       return (uint64_t)a->dims[a->rank - 1];
     case WF_OP_CONV:
       return b && b->rank > 0 && b->dims[0] > 0 ? elements(b) / (uint64_t)b->dims[0] : 0;

@@ -18,6 +18,7 @@
 #include "kernels/attention.h"
 #include "kernels/elementwise.h"
 #include "kernels/matmul.h"
+#include "kernels/matmul_int.h"
 
 typedef enum wf_axis { WF_AXIS_TOKENS, WF_AXIS_SELECTED, WF_AXIS_NONE } wf_axis;
 
@@ -44,7 +45,8 @@ enum { WF_WEIGHT_MAX_PARTS = 3 };
 typedef enum wf_weight_kind {
   WF_WK_NBITS, /* com.microsoft MatMulNBits */
   WF_WK_DENSE, /* MatMul, Gemm or WEFT_LINEAR without scales */
-  WF_WK_QDQ    /* WEFT_LINEAR with scales: repacked into NBITS */
+  WF_WK_QDQ,   /* WEFT_LINEAR with scales: repacked into NBITS */
+  WF_WK_INT    /* WEFT_DYNAMIC_LINEAR: products of integers */
 } wf_weight_kind;
 
 typedef struct wf_weight_part {
@@ -61,6 +63,7 @@ typedef struct wf_weight {
   int bits, block_size, axis;
   wf_matmul_mode mode;
   wf_packed_weight packed;
+  wf_int_weight integer; /* instead of it, where the kind is WF_WK_INT */
   size_t packed_bytes, packed_at;
 } wf_weight;
 
@@ -204,6 +207,9 @@ weft_status wf_weights_collect(wf_component *c, wf_weight_use *uses, weft_error 
 weft_status wf_weights_pack(wf_component *c, const wf_compile_options *o,
                             weft_error *err) WF_NODISCARD;
 void wf_weights_release(wf_component *c);
+/* The description that a weight of WF_WK_INT is packed from; converted parts live in tmp. */
+weft_status wf_weight_describe_int(const wf_component *c, const wf_weight *w, wf_arena *tmp,
+                                   wf_int_desc *d, weft_error *err) WF_NODISCARD;
 /* The product a node is, when its weight is constant; false: none. */
 bool wf_weight_of_node(const wf_component *c, const wf_node *n, wf_weight *w);
 

@@ -155,8 +155,64 @@ static bool dense_of_node(const wf_component *c, const wf_node *n, wf_weight *w)
   return true;
 }
 
+/* Scales, zero points and a bias must fit, since packing indexes them without further checks. */
+static bool int_of_node(const wf_component *c, const wf_node *n, wf_weight *w) {
+  const wf_graph *g = c->graph;
+  wf_weight_part *p = &w->parts[0];
+  p->data = wf_const_of(g, wf_node_input(n, 1), NULL);
+  p->bias = wf_const_of(g, wf_node_input(n, 2), NULL);
+  p->scales = wf_const_of(g, wf_node_input(n, 3), NULL);
+  p->zeros = wf_const_of(g, wf_node_input(n, 4), NULL);
+  if (!p->data || !p->data->data || p->data->rank != 2 ||
+      (p->data->dtype != WF_DTYPE_I8 && p->data->dtype != WF_DTYPE_U8)) {
+    return false;
+  }
+  w->k = p->data->dims[0];
+  w->n = p->n = p->data->dims[1];
+  if (w->k <= 0 || w->n <= 0 || w->k > INT32_MAX || w->n > INT32_MAX) return false;
+  if (!p->scales || !p->scales->data || !format_of(p->scales->dtype) ||
+      (p->scales->n != 1 && (int64_t)p->scales->n != w->n)) {
+    return false;
+  }
+  if (wf_node_input(n, 4) >= 0 &&
+      (!p->zeros || !p->zeros->data || p->zeros->dtype != p->data->dtype ||
+       (p->zeros->n != 1 && (int64_t)p->zeros->n != w->n))) {
+    return false;
+  }
+  if (wf_node_input(n, 2) >= 0 && !bias_fits(p->bias, w->n)) return false;
+  w->kind = WF_WK_INT;
+  w->is_transposed = true;
+  w->bits = 8;
+  return true;
+}
+
+weft_status wf_weight_describe_int(const wf_component *c, const wf_weight *w, wf_arena *tmp,
+                                   wf_int_desc *d, weft_error *err) {
+  const wf_weight_part *p = &w->parts[0];
+  const size_t n_bias = p->bias ? p->bias->n : 0, n_all = p->scales->n + n_bias;
+  float *floats = wf_arena_calloc(tmp, n_all, sizeof *floats);
+  if (!floats) return wf_fail_memory(err, n_all * sizeof *floats, "packing weights");
+  WF_RETURN_IF_ERROR(
+      wf_hold(c->level, p->scales->dtype, p->scales->data, p->scales->n, floats, err));
+  if (p->bias) {
+    WF_RETURN_IF_ERROR(
+        wf_hold(c->level, p->bias->dtype, p->bias->data, n_bias, floats + p->scales->n, err));
+  }
+  *d = (wf_int_desc){.n = w->n,
+                     .k = w->k,
+                     .data = p->data->data,
+                     .is_signed = p->data->dtype == WF_DTYPE_I8,
+                     .zeros = p->zeros ? p->zeros->data : NULL,
+                     .n_zeros = p->zeros ? (int64_t)p->zeros->n : 0,
+                     .scales = floats,
+                     .n_scales = (int64_t)p->scales->n,
+                     .bias = p->bias ? floats + p->scales->n : NULL};
+  return WEFT_OK;
+}
+
 bool wf_weight_of_node(const wf_component *c, const wf_node *n, wf_weight *w) {
   *w = (wf_weight){.n_parts = 1};
+  if (n->op == WF_OP_WEFT_DYNAMIC_LINEAR) return int_of_node(c, n, w);
   if (n->op == WF_OP_MS_MATMUL_NBITS) return nbits_of_node(c, n, w);
   if (n->op == WF_OP_MATMUL || n->op == WF_OP_GEMM || n->op == WF_OP_WEFT_LINEAR ||
       n->op == WF_OP_MS_FUSED_MATMUL) {
@@ -173,9 +229,10 @@ static bool same_part(const wf_weight_part *a, const wf_weight_part *b) {
 /* Stacked weights keep each row's numbers as they are; a bias that one lacks counts as zero. */
 static bool may_merge(const wf_weight *a, const wf_weight *b) {
   const wf_weight_part *p = &a->parts[0], *q = &b->parts[0];
-  return a->kind == b->kind && a->kind != WF_WK_QDQ && a->k == b->k && a->bits == b->bits &&
-         a->block_size == b->block_size && a->is_transposed == b->is_transposed &&
-         a->mode == b->mode && p->data->dtype == q->data->dtype && !p->zeros == !q->zeros &&
+  return a->kind == b->kind && a->kind != WF_WK_QDQ && a->kind != WF_WK_INT && a->k == b->k &&
+         a->bits == b->bits && a->block_size == b->block_size &&
+         a->is_transposed == b->is_transposed && a->mode == b->mode &&
+         p->data->dtype == q->data->dtype && !p->zeros == !q->zeros &&
          (!p->zeros || (p->zeros->dtype == WF_DTYPE_U8) == (q->zeros->dtype == WF_DTYPE_U8)) &&
          !p->offsets == !q->offsets && a->n_parts < WF_WEIGHT_MAX_PARTS && a->n + b->n <= INT32_MAX;
 }
@@ -194,7 +251,8 @@ weft_status wf_weights_collect(wf_component *c, wf_weight_use *uses, weft_error 
     wf_weight_use use = {.weight = -1};
     for (size_t j = 0; j < all.n && use.weight < 0; j++) {
       if (all.at[j].n_parts == 1 && same_part(&all.at[j].parts[0], &w.parts[0]) &&
-          all.at[j].mode == w.mode && all.at[j].is_transposed == w.is_transposed) {
+          all.at[j].kind == w.kind && all.at[j].mode == w.mode &&
+          all.at[j].is_transposed == w.is_transposed) {
         use.weight = (int32_t)j; /* the same matrix twice: packed once */
         inputs.at[j] = -1;
       }

@@ -314,9 +314,15 @@ static weft_status pack_one(wf_component *c, wf_weight *w, void *dst, weft_error
   wf_weight_desc d;
   weft_status st = WEFT_OK;
   if (!tmp) return no_memory(err, 0);
-  WF_TRY(describe(c, w, false, tmp, &d, err));
-  memset(dst, 0, w->packed_bytes); /* padding too is the same bytes every time */
-  wf_weight_pack(&w->packed, &d, dst);
+  if (w->kind == WF_WK_INT) {
+    wf_int_desc of_int;
+    WF_TRY(wf_weight_describe_int(c, w, tmp, &of_int, err));
+    wf_int_pack(&w->integer, &of_int, dst);
+  } else {
+    WF_TRY(describe(c, w, false, tmp, &d, err));
+    memset(dst, 0, w->packed_bytes); /* padding too is the same bytes every time */
+    wf_weight_pack(&w->packed, &d, dst);
+  }
   drop_source(w);
 out:
   wf_arena_destroy(tmp);
@@ -465,8 +471,13 @@ weft_status wf_weights_pack(wf_component *c, const wf_compile_options *o, weft_e
   for (size_t i = 0; i < c->n_weights; i++) {
     wf_weight *w = &c->weights[i];
     wf_weight_desc d;
-    WF_TRY(describe(c, w, true, c->arena, &d, err));
-    WF_TRY(wf_weight_plan(&w->packed, &d, w->mode, c->level, &w->packed_bytes, err));
+    if (w->kind == WF_WK_INT) {
+      WF_TRY(wf_int_plan(&w->integer, w->n, w->k, c->level, &w->packed_bytes, err));
+      w->packed.bytes = w->packed_bytes;
+    } else {
+      WF_TRY(describe(c, w, true, c->arena, &d, err));
+      WF_TRY(wf_weight_plan(&w->packed, &d, w->mode, c->level, &w->packed_bytes, err));
+    }
     if (w->packed_bytes == 0) {
       WF_TRY(use_in_place(c, w, err));
       continue;
@@ -497,7 +508,11 @@ weft_status wf_weights_pack(wf_component *c, const wf_compile_options *o, weft_e
   const char *base = is_ready ? (const char *)c->pack_map.at + PACK_HEADER_BYTES : c->pack_memory;
   for (size_t i = 0; i < c->n_weights; i++) {
     wf_weight *w = &c->weights[i];
-    if (w->packed_bytes) wf_weight_attach(&w->packed, base + w->packed_at);
+    if (w->kind == WF_WK_INT) {
+      wf_int_attach(&w->integer, base + w->packed_at);
+    } else if (w->packed_bytes) {
+      wf_weight_attach(&w->packed, base + w->packed_at);
+    }
   }
 out:
   wf_free(path);
