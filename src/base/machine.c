@@ -23,31 +23,52 @@ static bool read_small(const char *path, char *text, size_t size) {
 
 const wf_group_files wf_group_files_here = {"/proc/self/cgroup", "/sys/fs/cgroup"};
 
-/* The path of this process's group in hierarchy `tag` ("0::" for v2, or ":memory:"). */
-static bool cgroup_path(const char *list, const char *tag, char *path, size_t size) {
+/* One line of /proc/self/cgroup is `id:controllers:path`, with the controllers joined by commas in
+ * version 1 and none in version 2 (cgroups(7)). */
+static bool line_is_of(wf_str line, wf_str controller, wf_str *path) {
+  const char *const end = line.at + line.n;
+  const char *first = memchr(line.at, ':', line.n);
+  if (!first) return false;
+  const char *second = memchr(first + 1, ':', (size_t)(end - first - 1));
+  if (!second) return false;
+  *path = (wf_str){second + 1, (size_t)(end - second - 1)};
+  for (const char *at = first + 1;;) {
+    const char *comma = memchr(at, ',', (size_t)(second - at));
+    const char *stop = comma ? comma : second;
+    if (wf_str_eq((wf_str){at, (size_t)(stop - at)}, controller)) return true;
+    if (!comma) return false;
+    at = comma + 1;
+  }
+}
+
+/* The path of this process's group among those that `controller` limits ("": version 2). */
+static bool cgroup_path(const char *list, wf_str controller, char *path, size_t size) {
   char text[4096];
   if (!read_small(list, text, sizeof text)) return false;
-  const char *at = strstr(text, tag);
-  if (!at) return false;
-  at += strlen(tag);
-  const size_t n = strcspn(at, "\n");
-  if (n + 1 > size) return false;
-  memcpy(path, at, n);
-  path[n] = '\0';
-  return true;
+  for (const char *at = text; *at;) {
+    wf_str found, line = {at, strcspn(at, "\n")};
+    if (line_is_of(line, controller, &found) && found.n < size) {
+      memcpy(path, found.at, found.n);
+      path[found.n] = '\0';
+      return true;
+    }
+    at += line.n + (at[line.n] == '\n');
+  }
+  return false;
 }
 
 /* Calls visit(folder) for this process's group and each of its parents: a limit anywhere above
  * holds as well. Inside a container the path may not exist below the mount; the mount itself then
  * is the group. */
 typedef void visit_fn(const char *folder, void *arg);
-static void each_group(const wf_group_files *files, const char *controller, const char *tag,
-                       visit_fn *visit, void *arg) {
+static void each_group(const wf_group_files *files, const char *controller, visit_fn *visit,
+                       void *arg) {
   char path[1024];
-  if (!cgroup_path(files->list, tag, path, sizeof path)) path[0] = '\0';
+  if (!cgroup_path(files->list, wf_str_of(controller), path, sizeof path)) path[0] = '\0';
   for (;;) {
     char folder[1280];
-    snprintf(folder, sizeof folder, "%s%s%s", files->mount, controller, path);
+    snprintf(folder, sizeof folder, "%s%s%s%s", files->mount, *controller ? "/" : "", controller,
+             path);
     visit(folder, arg);
     char *slash = strrchr(path, '/');
     if (!slash) return;
@@ -86,8 +107,8 @@ static void least_cpus_v1(const char *folder, void *arg) {
 }
 
 int wf_group_cpus(const wf_group_files *files, int cpus) {
-  each_group(files, "", "0::", least_cpus_v2, &cpus);
-  each_group(files, "/cpu", ":cpu,cpuacct:", least_cpus_v1, &cpus);
+  each_group(files, "", least_cpus_v2, &cpus);
+  each_group(files, "cpu", least_cpus_v1, &cpus);
   return cpus < 1 ? 1 : cpus;
 }
 
@@ -141,8 +162,8 @@ static void least_memory_v1(const char *folder, void *arg) {
 
 uint64_t wf_group_memory(const wf_group_files *files) {
   uint64_t group = UINT64_MAX;
-  each_group(files, "", "0::", least_memory_v2, &group);
-  each_group(files, "/memory", ":memory:", least_memory_v1, &group);
+  each_group(files, "", least_memory_v2, &group);
+  each_group(files, "memory", least_memory_v1, &group);
   return group;
 }
 

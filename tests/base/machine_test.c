@@ -103,6 +103,21 @@ static void the_first_version_s_hierarchies_are_read_too(void **state) {
   assert_true(wf_group_memory(&files) == 50 * MIB);
 }
 
+/* A hierarchy may hold one controller or several, in any order. */
+static void a_controller_is_found_alone_and_among_others(void **state) {
+  (void)state;
+  const char *lists[] = {"4:cpu:/x\n", "4:cpuset,cpu:/x\n", "7:cpuacct:/y\n4:cpu,cpuacct:/x\n",
+                         "7:cpuset:/y\n4:cpuacct,cpu,net_cls:/x"};
+  put("/cpu/x", "cpu.cfs_quota_us", "250000\n");
+  put("/cpu/x", "cpu.cfs_period_us", "100000\n");
+  for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+    put("", "list", lists[i]);
+    assert_int_equal(wf_group_cpus(&files, 8), 3);
+  }
+  put("", "list", "7:cpuset:/x\n8:cpuacct:/x\n");
+  assert_int_equal(wf_group_cpus(&files, 8), 8);
+}
+
 /* Inside a container the list names a path of the host that the mount does not have. */
 static void in_a_container_the_mount_itself_is_the_group(void **state) {
   (void)state;
@@ -121,6 +136,8 @@ int main(void) {
       cmocka_unit_test_setup_teardown(the_least_memory_left_anywhere_above_holds, make_tree,
                                       remove_tree),
       cmocka_unit_test_setup_teardown(the_first_version_s_hierarchies_are_read_too, make_tree,
+                                      remove_tree),
+      cmocka_unit_test_setup_teardown(a_controller_is_found_alone_and_among_others, make_tree,
                                       remove_tree),
       cmocka_unit_test_setup_teardown(in_a_container_the_mount_itself_is_the_group, make_tree,
                                       remove_tree),

@@ -365,82 +365,97 @@ static weft_status turn(wf_op_call *c, strided *s, int64_t batch, int64_t n_toke
   return WEFT_OK;
 }
 
-weft_status wf_op_ms_group_query_attention(wf_op_call *c, weft_error *err) {
-  WF_RETURN_IF_ERROR(wf_op_need(c, 1, err));
-  const wf_view *q = c->in[0], *k = wf_op_in(c, 1), *v = wf_op_in(c, 2), *pk = wf_op_in(c, 3),
-                *pv = wf_op_in(c, 4), *lens = wf_op_in(c, 5), *total_in = wf_op_in(c, 6),
-                *cos = wf_op_in(c, 7), *sin = wf_op_in(c, 8), *ids = wf_op_in(c, 9),
-                *bias = wf_op_in(c, 10), *sinks = wf_op_in(c, 11);
-  problem a = {.n_heads = wf_node_attr_i(c->node, "num_heads", 0),
-               .n_kv = wf_node_attr_i(c->node, "kv_num_heads", 0),
-               .is_causal = true,
-               .left = -1,
-               .right = -1};
-  if (!is_f32(q, 3) || a.n_heads <= 0 || a.n_kv <= 0 || !lens || !total_in ||
-      wf_view_count(total_in) != 1 || lens->dtype != WF_DTYPE_I32 ||
+/* Reads the heads, the shapes and where the query's, key's and value's heads stand: in three
+ * operands or side by side in the first. */
+static weft_status group_query_operands(wf_op_call *c, problem *a, weft_error *err) {
+  const wf_view *q = c->in[0], *k = wf_op_in(c, 1), *v = wf_op_in(c, 2), *lens = wf_op_in(c, 5),
+                *total = wf_op_in(c, 6);
+  a->n_heads = wf_node_attr_i(c->node, "num_heads", 0);
+  a->n_kv = wf_node_attr_i(c->node, "kv_num_heads", 0);
+  if (!is_f32(q, 3) || a->n_heads <= 0 || a->n_kv <= 0 || !lens || !total ||
+      wf_view_count(total) != 1 || lens->dtype != WF_DTYPE_I32 ||
       wf_view_count(lens) != q->dims[0]) {
     return misfit(c, "an operand", err);
   }
-  a.batch = q->dims[0];
-  a.n_q = q->dims[1];
-  const int64_t hidden = q->dims[2], groups = a.n_heads + (k ? 0 : 2 * a.n_kv);
+  a->batch = q->dims[0];
+  a->n_q = q->dims[1];
+  const int64_t hidden = q->dims[2], groups = a->n_heads + (k ? 0 : 2 * a->n_kv);
   if (hidden % groups != 0) return misfit(c, "the query", err);
-  a.dim = a.dim_v = hidden / groups;
-  a.q = (strided){q->data, a.n_q * hidden, a.dim, hidden};
-  if (k) {
-    if (!is_f32(k, 3) || !v || !is_f32(v, 3) || k->dims[2] != a.n_kv * a.dim ||
-        v->dims[2] != a.n_kv * a.dim || k->dims[1] != a.n_q || v->dims[1] != a.n_q ||
-        k->dims[0] != a.batch || v->dims[0] != a.batch) {
-      return misfit(c, "a key or value", err);
-    }
-    a.k = (strided){k->data, a.n_q * k->dims[2], a.dim, k->dims[2]};
-    a.v = (strided){v->data, a.n_q * v->dims[2], a.dim, v->dims[2]};
-  } else {
-    a.k = (strided){a.q.at + a.n_heads * a.dim, a.q.batch, a.dim, hidden};
-    a.v = (strided){a.k.at + a.n_kv * a.dim, a.q.batch, a.dim, hidden};
+  a->dim = a->dim_v = hidden / groups;
+  a->q = (strided){q->data, a->n_q * hidden, a->dim, hidden};
+  if (!k) {
+    a->k = (strided){a->q.at + a->n_heads * a->dim, a->q.batch, a->dim, hidden};
+    a->v = (strided){a->k.at + a->n_kv * a->dim, a->q.batch, a->dim, hidden};
+    return WEFT_OK;
   }
-  if (!pk != !pv ||
-      (pk && (!is_f32(pk, 4) || !is_f32(pv, 4) || pk->dims[0] != a.batch || pk->dims[1] != a.n_kv ||
-              pk->dims[3] != a.dim || wf_view_count(pk) != wf_view_count(pv)))) {
+  if (!is_f32(k, 3) || !v || !is_f32(v, 3) || k->dims[2] != a->n_kv * a->dim ||
+      v->dims[2] != a->n_kv * a->dim || k->dims[1] != a->n_q || v->dims[1] != a->n_q ||
+      k->dims[0] != a->batch || v->dims[0] != a->batch) {
+    return misfit(c, "a key or value", err);
+  }
+  a->k = (strided){k->data, a->n_q * k->dims[2], a->dim, k->dims[2]};
+  a->v = (strided){v->data, a->n_q * v->dims[2], a->dim, v->dims[2]};
+  return WEFT_OK;
+}
+
+/* Where each sequence's new tokens begin in its cache (`first`, [batch]) and which position turns
+ * each of them (`positions`, [batch, n_q]). */
+static weft_status group_query_places(wf_op_call *c, problem *a, int64_t *first, int64_t *positions,
+                                      weft_error *err) {
+  const wf_view *pk = wf_op_in(c, 3), *pv = wf_op_in(c, 4), *lens = wf_op_in(c, 5),
+                *ids = wf_op_in(c, 9);
+  if (!pk != !pv || (pk && (!is_f32(pk, 4) || !is_f32(pv, 4) || pk->dims[0] != a->batch ||
+                            pk->dims[1] != a->n_kv || pk->dims[3] != a->dim ||
+                            wf_view_count(pk) != wf_view_count(pv)))) {
     return misfit(c, "the past", err);
   }
+  if (ids && (ids->dtype != WF_DTYPE_I64 || wf_view_count(ids) != a->batch * a->n_q))
+    return misfit(c, "position_ids", err);
   int64_t total = 0;
   size_t one = 0;
-  WF_RETURN_IF_ERROR(wf_op_ints(c, total_in, &total, 1, &one, err));
+  WF_RETURN_IF_ERROR(wf_op_ints(c, wf_op_in(c, 6), &total, 1, &one, err));
   const int64_t n_past = pk ? pk->dims[2] : 0;
-  a.n_keys = total > n_past ? total : n_past;
-  if (total < a.n_q || total > INT32_MAX) return misfit(c, "total_sequence_length", err);
+  a->n_keys = total > n_past ? total : n_past;
+  if (total < a->n_q || total > INT32_MAX) return misfit(c, "total_sequence_length", err);
+  for (int64_t b = 0; b < a->batch; b++) {
+    const int64_t valid = (int64_t)((const int32_t *)lens->data)[b] + 1;
+    /* A first prompt may be padded to the right: then all its tokens begin at 0. */
+    first[b] = total == a->n_q ? 0 : valid - a->n_q;
+    if (valid < 1 || valid > a->n_keys || first[b] < 0 || first[b] > n_past)
+      return misfit(c, "seqlens_k", err);
+    for (int64_t t = b * a->n_q; t < (b + 1) * a->n_q; t++)
+      positions[t] = ids ? ((const int64_t *)ids->data)[t] : first[b] + t - b * a->n_q;
+  }
+  return WEFT_OK;
+}
+
+static weft_status group_query_turn(wf_op_call *c, problem *a, const int64_t *positions,
+                                    weft_error *err) {
+  const wf_view *cos = wf_op_in(c, 7), *sin = wf_op_in(c, 8);
+  if (wf_node_attr_i(c->node, "do_rotary", 0) == 0) return WEFT_OK;
+  if (!cos || !sin || !is_f32(cos, 2) || !is_f32(sin, 2) ||
+      wf_view_count(cos) != wf_view_count(sin) || 2 * cos->dims[1] > a->dim) {
+    return misfit(c, "a rotary table", err);
+  }
+  const bool inter = wf_node_attr_i(c->node, "rotary_interleaved", 0) != 0;
+  const int64_t r = 2 * cos->dims[1];
+  WF_RETURN_IF_ERROR(
+      turn(c, &a->q, a->batch, a->n_q, a->n_heads, a->dim, r, inter, cos, sin, positions, err));
+  return turn(c, &a->k, a->batch, a->n_q, a->n_kv, a->dim, r, inter, cos, sin, positions, err);
+}
+
+weft_status wf_op_ms_group_query_attention(wf_op_call *c, weft_error *err) {
+  WF_RETURN_IF_ERROR(wf_op_need(c, 1, err));
+  const wf_view *pk = wf_op_in(c, 3), *pv = wf_op_in(c, 4), *bias = wf_op_in(c, 10),
+                *sinks = wf_op_in(c, 11);
+  problem a = {.is_causal = true, .left = -1, .right = -1};
+  WF_RETURN_IF_ERROR(group_query_operands(c, &a, err));
   void *memory = NULL;
   WF_RETURN_IF_ERROR(
-      wf_op_scratch(c, (size_t)(a.batch * (2 + a.n_q) + 1) * sizeof(int64_t), &memory, err));
-  int64_t *first = memory, *valid = first + a.batch, *positions = valid + a.batch;
-  for (int64_t b = 0; b < a.batch; b++) {
-    valid[b] = (int64_t)((const int32_t *)lens->data)[b] + 1;
-    /* A first prompt may be padded to the right: then all its tokens begin at 0. */
-    first[b] = total == a.n_q ? 0 : valid[b] - a.n_q;
-    if (valid[b] < 1 || valid[b] > a.n_keys || first[b] < 0 || first[b] > n_past)
-      return misfit(c, "seqlens_k", err);
-    for (int64_t t = 0; t < a.n_q; t++) {
-      positions[b * a.n_q + t] = first[b] + t;
-      if (ids) {
-        if (ids->dtype != WF_DTYPE_I64 || wf_view_count(ids) != a.batch * a.n_q)
-          return misfit(c, "position_ids", err);
-        positions[b * a.n_q + t] = ((const int64_t *)ids->data)[b * a.n_q + t];
-      }
-    }
-  }
-  if (wf_node_attr_i(c->node, "do_rotary", 0) != 0) {
-    if (!cos || !sin || !is_f32(cos, 2) || !is_f32(sin, 2) ||
-        wf_view_count(cos) != wf_view_count(sin) || 2 * cos->dims[1] > a.dim) {
-      return misfit(c, "a rotary table", err);
-    }
-    const bool inter = wf_node_attr_i(c->node, "rotary_interleaved", 0) != 0;
-    const int64_t r = 2 * cos->dims[1];
-    WF_RETURN_IF_ERROR(
-        turn(c, &a.q, a.batch, a.n_q, a.n_heads, a.dim, r, inter, cos, sin, positions, err));
-    WF_RETURN_IF_ERROR(
-        turn(c, &a.k, a.batch, a.n_q, a.n_kv, a.dim, r, inter, cos, sin, positions, err));
-  }
+      wf_op_scratch(c, (size_t)(a.batch * (1 + a.n_q) + 1) * sizeof(int64_t), &memory, err));
+  int64_t *const first = memory, *const positions = first + a.batch;
+  WF_RETURN_IF_ERROR(group_query_places(c, &a, first, positions, err));
+  WF_RETURN_IF_ERROR(group_query_turn(c, &a, positions, err));
   const int64_t kd[4] = {a.batch, a.n_kv, a.n_keys, a.dim};
   WF_RETURN_IF_ERROR(wf_op_make(c, 1, WF_DTYPE_F32, 4, kd, err));
   WF_RETURN_IF_ERROR(wf_op_make(c, 2, WF_DTYPE_F32, 4, kd, err));

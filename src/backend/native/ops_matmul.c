@@ -259,102 +259,130 @@ static double read_any(const wf_view *v, int64_t i) {
   }
 }
 
+/* One equation read beside its operands: every label's size, those of the result first. */
+typedef struct einsum {
+  term in[MAX_TERMS], out;
+  int64_t sizes[LABELS]; /* -1: the label does not occur */
+  int64_t strides[MAX_TERMS][LABELS];
+  int32_t order[LABELS], n_labels; /* the result's labels, then the summed ones */
+  int64_t n_sum;                   /* products to each element of the result */
+} einsum;
+
+/* Reads the operands' terms up to the arrow; counts how often each label occurs. */
+static bool read_operands(wf_op_call *c, const char **p, const char *end, einsum *e, int64_t *count,
+                          int32_t *n_dots) {
+  for (int32_t i = 0; i < LABELS; i++) e->sizes[i] = -1;
+  for (int32_t i = 0; i < c->n_in; i++) {
+    if (!read_term(p, end, c->in[i]->rank, n_dots, &e->in[i])) return false;
+    for (int32_t j = 0; j < e->in[i].rank; j++) {
+      const int32_t l = e->in[i].labels[j];
+      const int64_t d = c->in[i]->dims[j];
+      if (e->sizes[l] < 0 || e->sizes[l] == 1) e->sizes[l] = d;
+      if (d != 1 && d != e->sizes[l]) return false;
+      count[l]++;
+    }
+    if (i + 1 == c->n_in) break;
+    while (*p < end && **p != ',') (*p)++;
+    if (*p == end) return false;
+    (*p)++;
+  }
+  return true;
+}
+
+static bool read_result(const char *p, const char *end, const int64_t *count, int32_t n_dots,
+                        term *out) {
+  while (p < end && *p != '>') p++;
+  if (p < end) {
+    p++;
+    return read_term(&p, end, -1, &n_dots, out);
+  }
+  /* Implicit: labels that occur once, in order, after the dots. */
+  for (int32_t i = 0; i < n_dots; i++) out->labels[out->rank++] = 52 + R - n_dots + i;
+  for (int32_t l = 0; l < 52; l++) {
+    const int32_t letter = l < 26 ? 26 + l : l - 26; /* capitals sort first */
+    if (count[letter] == 1 && out->rank < R) out->labels[out->rank++] = letter;
+  }
+  return true;
+}
+
+/* Orders the labels and finds each operand's step along each: 0 where it broadcasts. */
+static void lay_out(wf_op_call *c, einsum *e) {
+  bool is_out[LABELS] = {0};
+  for (int32_t i = 0; i < e->out.rank; i++) {
+    is_out[e->out.labels[i]] = true;
+    e->order[e->n_labels++] = e->out.labels[i];
+  }
+  e->n_sum = 1;
+  for (int32_t l = 0; l < LABELS; l++) {
+    if (e->sizes[l] < 0 || is_out[l]) continue;
+    e->order[e->n_labels++] = l;
+    e->n_sum *= e->sizes[l];
+  }
+  for (int32_t k = 0; k < c->n_in; k++) {
+    int64_t step = 1;
+    for (int32_t j = e->in[k].rank; j-- > 0; step *= c->in[k]->dims[j]) {
+      if (c->in[k]->dims[j] != 1) e->strides[k][e->in[k].labels[j]] += step;
+    }
+  }
+}
+
+/* Element `o` of the result: the sum of the operands' products over the summed labels. */
+static double sum_products(const wf_op_call *c, const einsum *e, int64_t o) {
+  double acc = 0;
+  int64_t base[MAX_TERMS] = {0};
+  for (int32_t i = e->out.rank; i-- > 0; o /= e->sizes[e->order[i]]) {
+    for (int32_t k = 0; k < c->n_in; k++)
+      base[k] += o % e->sizes[e->order[i]] * e->strides[k][e->order[i]];
+  }
+  for (int64_t s = 0; s < e->n_sum; s++) {
+    double product = 1;
+    for (int32_t k = 0; k < c->n_in; k++) {
+      int64_t at = base[k], rest = s;
+      for (int32_t i = e->n_labels; i-- > e->out.rank; rest /= e->sizes[e->order[i]]) {
+        at += rest % e->sizes[e->order[i]] * e->strides[k][e->order[i]];
+      }
+      product *= read_any(c->in[k], at);
+    }
+    acc += product;
+  }
+  return acc;
+}
+
 weft_status wf_op_einsum(wf_op_call *c, weft_error *err) {
   const wf_str eq = wf_node_attr_s(c->node, "equation");
   const char *p = eq.at, *end = eq.at + eq.n;
-  term in[MAX_TERMS], out = {0};
-  int64_t sizes[LABELS], count[LABELS] = {0};
+  einsum e = {0};
+  int64_t count[LABELS] = {0}, dims[R];
   int32_t n_dots = 0;
   if (c->n_in < 1 || c->n_in > MAX_TERMS)
     return wf_op_fail(c, err, WEFT_UNSUPPORTED, "%d inputs", (int)c->n_in);
   WF_RETURN_IF_ERROR(wf_op_need(c, c->n_in, err));
-  for (int32_t i = 0; i < LABELS; i++) sizes[i] = -1;
-  for (int32_t i = 0; i < c->n_in; i++) {
-    if (!read_term(&p, end, c->in[i]->rank, &n_dots, &in[i])) return misfit(c, err);
-    for (int32_t j = 0; j < in[i].rank; j++) {
-      const int32_t l = in[i].labels[j];
-      const int64_t d = c->in[i]->dims[j];
-      if (sizes[l] < 0 || sizes[l] == 1) sizes[l] = d;
-      if (d != 1 && d != sizes[l]) return misfit(c, err);
-      count[l]++;
-    }
-    if (i + 1 < c->n_in) {
-      while (p < end && *p != ',') p++;
-      if (p == end) return misfit(c, err);
-      p++;
-    }
+  if (!read_operands(c, &p, end, &e, count, &n_dots) ||
+      !read_result(p, end, count, n_dots, &e.out)) {
+    return misfit(c, err);
   }
-  while (p < end && *p != '>') p++;
-  if (p < end) {
-    p++;
-    if (!read_term(&p, end, -1, &n_dots, &out)) return misfit(c, err);
-  } else { /* implicit: labels that occur once, in order, after the dots */
-    for (int32_t i = 0; i < n_dots; i++) out.labels[out.rank++] = 52 + R - n_dots + i;
-    for (int32_t l = 0; l < 52; l++) {
-      const int32_t letter = l < 26 ? 26 + l : l - 26; /* capitals sort first */
-      if (count[letter] == 1 && out.rank < R) out.labels[out.rank++] = letter;
-    }
+  for (int32_t i = 0; i < e.out.rank; i++) {
+    if (e.sizes[e.out.labels[i]] < 0) return misfit(c, err);
+    dims[i] = e.sizes[e.out.labels[i]];
   }
-  int64_t dims[R];
-  bool is_out[LABELS] = {0};
-  for (int32_t i = 0; i < out.rank; i++) {
-    if (sizes[out.labels[i]] < 0) return misfit(c, err);
-    dims[i] = sizes[out.labels[i]];
-    is_out[out.labels[i]] = true;
-  }
-  const wf_view *x = c->in[0];
-  WF_RETURN_IF_ERROR(wf_op_make(c, 0, x->dtype, out.rank, dims, err));
-  /* All labels: those of the result first, then the summed ones. */
-  int32_t order[LABELS], n_labels = 0;
-  for (int32_t i = 0; i < out.rank; i++) order[n_labels++] = out.labels[i];
-  for (int32_t l = 0; l < LABELS; l++) {
-    if (sizes[l] >= 0 && !is_out[l]) order[n_labels++] = l;
-  }
-  int64_t strides[MAX_TERMS][LABELS] = {{0}}, n_sum = 1;
-  for (int32_t k = 0; k < c->n_in; k++) {
-    int64_t step = 1;
-    for (int32_t j = in[k].rank; j-- > 0; step *= c->in[k]->dims[j]) {
-      if (c->in[k]->dims[j] != 1) strides[k][in[k].labels[j]] += step;
-    }
-  }
-  for (int32_t i = out.rank; i < n_labels; i++) n_sum *= sizes[order[i]];
+  WF_RETURN_IF_ERROR(wf_op_make(c, 0, c->in[0]->dtype, e.out.rank, dims, err));
+  lay_out(c, &e);
   const int64_t total = wf_view_count(&c->out[0]);
-  for (int64_t o = 0; o < total; o++) {
-    double acc = 0;
-    int64_t base[MAX_TERMS] = {0}, rest = o;
-    for (int32_t i = out.rank; i-- > 0; rest /= sizes[order[i]]) {
-      for (int32_t k = 0; k < c->n_in; k++)
-        base[k] += rest % sizes[order[i]] * strides[k][order[i]];
-    }
-    for (int64_t s = 0; s < n_sum; s++) {
-      double product = 1;
-      for (int32_t k = 0; k < c->n_in; k++) {
-        int64_t at = base[k], r = s;
-        for (int32_t i = n_labels; i-- > out.rank; r /= sizes[order[i]]) {
-          at += r % sizes[order[i]] * strides[k][order[i]];
-        }
-        product *= read_any(c->in[k], at);
-      }
-      acc += product;
-    }
-    switch ((int)x->dtype) {
-      case WF_DTYPE_F32:
-        ((float *)c->out[0].data)[o] = (float)acc;
-        break;
-      case WF_DTYPE_F64:
-        ((double *)c->out[0].data)[o] = acc;
-        break;
-      case WF_DTYPE_I32:
-        ((int32_t *)c->out[0].data)[o] = (int32_t)acc;
-        break;
-      case WF_DTYPE_I64:
-        ((int64_t *)c->out[0].data)[o] = (int64_t)acc;
-        break;
-      default:
-        return wf_op_fail(c, err, WEFT_UNSUPPORTED, "elements of type %s", wf_dtype_name(x->dtype));
-    }
+  void *const y = c->out[0].data;
+  switch ((int)c->in[0]->dtype) {
+#define CASE(NAME, T)                                                            \
+  case WF_DTYPE_##NAME:                                                          \
+    for (int64_t o = 0; o < total; o++) ((T *)y)[o] = (T)sum_products(c, &e, o); \
+    return WEFT_OK;
+    CASE(F32, float)
+    CASE(F64, double)
+    CASE(I32, int32_t)
+    CASE(I64, int64_t)
+#undef CASE
+    default:
+      return wf_op_fail(c, err, WEFT_UNSUPPORTED, "elements of type %s",
+                        wf_dtype_name(c->in[0]->dtype));
   }
-  return WEFT_OK;
 }
 
 /* ---- Conv
