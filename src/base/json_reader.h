@@ -19,7 +19,7 @@
 #include "base/error.h"
 #include "base/str.h"
 
-#define WF_JSON_MAX_DEPTH 64
+#define WF_JSON_MAX_DEPTH 128
 
 typedef enum wf_json_kind {
   WF_JSON_END, /* the one value is over and only white space followed */
