@@ -441,6 +441,26 @@ WEFT_API WEFT_NODISCARD weft_status weft_inspect(const char *path,
                                                  const weft_model_options *options,
                                                  const char *format, char **text, weft_error *err);
 
+typedef struct weft_validate_options {
+  size_t struct_size;
+  int strict;      /* 1: warnings are errors; default 0 */
+  int trust_links; /* 1: artifacts may be reached through links out of the package; default 0 */
+} weft_validate_options;
+
+/* Fills the defaults written above. struct_size is sizeof *o. Thread: any. */
+WEFT_API void weft_validate_options_init(weft_validate_options *o, size_t struct_size);
+
+/* Every problem of a package (docs/format.md): class, rule, place in the document, what is wrong
+ * and the fix, as text ("text": a line a problem; "json": one object). Graphs are read for their
+ * ports; weights are not. A folder without a metadata document is read as its own layout says, to
+ * the first problem. options NULL: the defaults. Owner:  *text is the caller's (weft_free); it is
+ * there also when problems were found, and NULL where the package could not be looked at. Thread:
+ * any. Errors: what the first error's class says: IO, PARSE, PACKAGE_INVALID, UNSUPPORTED;
+ * INVALID_ARGUMENT (format), OUT_OF_MEMORY. */
+WEFT_API WEFT_NODISCARD weft_status weft_validate(const char *path,
+                                                  const weft_validate_options *options,
+                                                  const char *format, char **text, weft_error *err);
+
 /* The ONNX file that weft would run for a package or a GGUF file, which is imported into the user's
  * cache (or `path` itself when it is one).
  * Owner: *file is the caller's (weft_free). Thread: any. Errors: as weft_model_open; IO when a GGUF

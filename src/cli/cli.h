@@ -158,6 +158,7 @@ weft_status cli_read_input(const weft_graph *g, const char *text, cli_array *a, 
 int cmd_run(const cli_command *c, int argc, char **argv);
 int cmd_import(const cli_command *c, int argc, char **argv);
 int cmd_inspect(const cli_command *c, int argc, char **argv);
+int cmd_validate(const cli_command *c, int argc, char **argv);
 int cmd_tokenize(const cli_command *c, int argc, char **argv);
 int cmd_detokenize(const cli_command *c, int argc, char **argv);
 int cmd_template(const cli_command *c, int argc, char **argv);

@@ -9,6 +9,7 @@ static const cli_command commands[] = {
     {"import", "SRC -o DIR [OPTIONS]", "Converts a GGUF file into a package folder.", cmd_import},
     {"inspect", "PKG|MODEL.onnx [--json] [--dot]", "Shows what weft makes of a model.",
      cmd_inspect},
+    {"validate", "PKG [--strict] [--json]", "Lists every problem of a package.", cmd_validate},
     {"tokenize", "PKG|FILE.gguf|tokenizer.json|tokenizer.model [TEXT|-] [OPTIONS]",
      "Turns text into token ids.", cmd_tokenize},
     {"detokenize", "PKG IDS [--skip-special]", "Turns token ids into text.", cmd_detokenize},
