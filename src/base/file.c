@@ -162,6 +162,8 @@ struct wf_writer {
   int error; /* errno of the first failure */
   char *path, *temporary;
   uint64_t at;
+  bool has_stamp;
+  int64_t stamp_s;
   size_t n_pending;
   unsigned char pending[65536];
 };
@@ -252,9 +254,18 @@ void wf_writer_pad(wf_writer *w, size_t align) {
 
 uint64_t wf_writer_at(const wf_writer *w) { return w->at; }
 
+void wf_writer_stamp(wf_writer *w, int64_t mtime_s) {
+  w->has_stamp = true;
+  w->stamp_s = mtime_s;
+}
+
 weft_status wf_writer_commit(wf_writer *w, weft_error *err) {
   weft_status st = WEFT_OK;
   flush(w);
+  if (!w->error && w->has_stamp) {
+    const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = (time_t)w->stamp_s}};
+    if (futimens(w->fd, times) != 0) w->error = errno;
+  }
   if (!w->error && fsync(w->fd) != 0 && errno != EINVAL && errno != EROFS) w->error = errno;
   if (close(w->fd) != 0 && !w->error) w->error = errno;
   w->fd = -1;

@@ -52,6 +52,10 @@ weft_status wf_writer_create(wf_writer **result, const char *path, bool is_priva
 void wf_writer_add(wf_writer *w, const void *bytes, size_t n);
 void wf_writer_pad(wf_writer *w, size_t align); /* zero bytes up to a multiple of align */
 uint64_t wf_writer_at(const wf_writer *w);      /* bytes written so far */
+/* The finished file gets exactly this time of change (whole seconds, which every file system
+ * keeps), so that one who has put the number into the file sees later whether anybody wrote to it
+ * since. */
+void wf_writer_stamp(wf_writer *w, int64_t mtime_s);
 /* Flushes, syncs, renames. The writer is gone afterwards, whatever the outcome. */
 weft_status wf_writer_commit(wf_writer *w, weft_error *err) WF_NODISCARD;
 void wf_writer_abandon(wf_writer *w); /* removes the unfinished file; NULL is fine */

@@ -32,6 +32,14 @@ static void add_encoding(wf_buf *b, const weft_encoding *e, bool offsets, bool j
   wf_buf_puts(b, json ? "]\n" : "\n");
 }
 
+/* A GGUF file's tokenizer passes through files, which an interrupt must not leave behind. */
+static weft_status open_tokenizer(weft_tokenizer **t, const char *path, weft_error *err) {
+  cli_import_begin(path);
+  const weft_status st = weft_tokenizer_open(t, path, err);
+  cli_import_end(path);
+  return st;
+}
+
 int cmd_tokenize(const cli_command *c, int argc, char **argv) {
   int code;
   const char *pair = NULL;
@@ -65,7 +73,7 @@ int cmd_tokenize(const cli_command *c, int argc, char **argv) {
   } else {
     n = strlen(given);
   }
-  if (st == WEFT_OK) st = weft_tokenizer_open(&t, rest.at[0], &err);
+  if (st == WEFT_OK) st = open_tokenizer(&t, rest.at[0], &err);
   if (st == WEFT_OK) {
     st = weft_tokenizer_encode(t, given, n, pair, pair ? strlen(pair) : 0,
                                no_special ? WEFT_TOKENIZE_NO_SPECIAL : WEFT_TOKENIZE_DEFAULT,
@@ -111,7 +119,7 @@ int cmd_detokenize(const cli_command *c, int argc, char **argv) {
     code = cli_usage(c, "IDS are whole numbers separated by commas, not '%s'", rest.at[1]);
     goto out;
   }
-  if (weft_tokenizer_open(&t, rest.at[0], &err) != WEFT_OK ||
+  if (open_tokenizer(&t, rest.at[0], &err) != WEFT_OK ||
       weft_tokenizer_decode(t, ids, n_ids, skip, &text, &n, &err) != WEFT_OK) {
     code = cli_fail(&err);
     goto out;
@@ -155,7 +163,12 @@ int cmd_template(const cli_command *c, int argc, char **argv) {
   const char *path = rest.at[rest.n - 1];
   if (strcmp(path, "-") == 0) path = "/dev/stdin";
   weft_status st = wf_file_read(path, MAX_MESSAGES_BYTES, &json, &n_json, &err);
-  if (st == WEFT_OK) st = weft_template_open(&t, rest.n == 2 ? rest.at[0] : NULL, file, &err);
+  if (st == WEFT_OK) {
+    const char *package = rest.n == 2 ? rest.at[0] : NULL;
+    if (package) cli_import_begin(package);
+    st = weft_template_open(&t, package, file, &err);
+    if (package) cli_import_end(package);
+  }
   if (st == WEFT_OK) st = weft_template_render(t, json, n_json, now, &text, &n, &err);
   if (st == WEFT_PARSE) st = wf_fail_in(&err, st, "'%s': ", path);
   if (st != WEFT_OK) {

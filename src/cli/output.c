@@ -183,7 +183,15 @@ void cli_process_init(void) {
   sigaction(SIGBUS, &action, NULL);
 }
 
-static bool is_import(const char *path) { return wf_str_ends(wf_str_of(path), WF_STR(".gguf")); }
+/* By its first bytes, as the library tells: a hub's blobs have no suffix. */
+static bool is_import(const char *path) {
+  char magic[4];
+  const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+  if (fd < 0) return false;
+  const bool yes = pread(fd, magic, sizeof magic, 0) == 4 && memcmp(magic, "GGUF", 4) == 0;
+  close(fd);
+  return yes;
+}
 
 void cli_import_begin(const char *path) { cli_interrupt_noted(is_import(path)); }
 

@@ -16,7 +16,7 @@
 #include "import/import_gguf.h"
 
 /* Raised whenever the importer writes something else for the same file. */
-#define IMPORTER_VERSION 2
+#define IMPORTER_VERSION 3
 
 static const char marker_name[] = "weft-import.txt";
 static const char partial_mark[] = ".partial-";
@@ -34,26 +34,49 @@ static void put_key(wf_buf *b, const wf_map *source, const wf_import_options *op
                 source->mtime_ns, opts->dequantize, opts->accuracy_level);
 }
 
-/* Every "file SIZE NAME" line of a marker is true of the folder. */
-static bool files_are_whole(const char *dir, const char *line) {
+/* The word before the next space of a line, which is cut off from it. */
+static wf_str next_word(wf_str *line) {
+  const size_t space = wf_str_find(*line, WF_STR(" "), 0);
+  const wf_str word = {line->at, space == SIZE_MAX ? line->n : space};
+  const size_t n = space == SIZE_MAX ? line->n : space + 1;
+  line->at += n;
+  line->n -= n;
+  return word;
+}
+
+/* Whether a line "file SIZE MTIME NAME" of a marker is true of the folder. */
+static bool file_is_whole(const char *dir, wf_str line) {
+  struct stat about;
+  int64_t size;
+  char mtime[48];
+  (void)next_word(&line);
+  const bool has_size = wf_parse_i64(next_word(&line), &size);
+  const wf_str time = next_word(&line);
+  wf_buf name = {0};
+  wf_buf_add_str(&name, line);
+  char *path = has_size && line.n && wf_buf_cstr(&name) ? wf_path_join(dir, name.at) : NULL;
+  bool is_whole = path && lstat(path, &about) == 0 && S_ISREG(about.st_mode) &&
+                  about.st_size == size && about.st_uid == geteuid();
+  if (is_whole) {
+    (void)snprintf(mtime, sizeof mtime, "%lld.%09ld", (long long)about.st_mtim.tv_sec,
+                   (long)about.st_mtim.tv_nsec);
+    is_whole = wf_str_is(time, mtime);
+  }
+  wf_free(path);
+  wf_buf_deinit(&name);
+  return is_whole;
+}
+
+static bool files_are_whole(const char *dir, wf_str lines) {
   size_t n_files = 0;
-  for (; line && *line; line = strchr(line, '\n'), line = line ? line + 1 : NULL) {
-    static const char word[] = "file ";
-    struct stat about;
-    int64_t size;
-    if (strncmp(line, word, sizeof word - 1) != 0) continue;
-    const char *number = line + sizeof word - 1, *end = strchr(line, '\n');
-    const size_t n_digits = strspn(number, "0123456789");
-    const char *name = number + n_digits + 1;
-    if (!end || name >= end || !wf_parse_i64((wf_str){number, n_digits}, &size)) return false;
-    wf_buf text = {0};
-    wf_buf_add(&text, name, (size_t)(end - name));
-    char *path = wf_buf_cstr(&text) ? wf_path_join(dir, text.at) : NULL;
-    const bool is_whole = path && lstat(path, &about) == 0 && S_ISREG(about.st_mode) &&
-                          about.st_size == size && about.st_uid == geteuid();
-    wf_free(path);
-    wf_buf_deinit(&text);
-    if (!is_whole) return false;
+  while (lines.n) {
+    const size_t end = wf_str_find(lines, WF_STR("\n"), 0);
+    if (end == SIZE_MAX) return false; /* cut short */
+    const wf_str line = {lines.at, end};
+    lines.at += end + 1;
+    lines.n -= end + 1;
+    if (!wf_str_starts(line, WF_STR("file "))) continue;
+    if (!file_is_whole(dir, line)) return false;
     n_files++;
   }
   return n_files > 0;
@@ -69,7 +92,7 @@ static bool is_complete(const char *dir, const wf_buf *key) {
       (about.st_mode & (S_IWGRP | S_IWOTH)) == 0 &&
       wf_file_read(path, MAX_MARKER_BYTES, &text, &n, NULL) == WEFT_OK) {
     is_same = n >= key->n && memcmp(text, key->at, key->n) == 0 && strlen(text) == n &&
-              files_are_whole(dir, text + key->n);
+              files_are_whole(dir, (wf_str){text + key->n, n - key->n});
   }
   wf_free(text);
   wf_free(path);

@@ -118,7 +118,8 @@ out:
   return st;
 }
 
-/* The marker ends with a line "file SIZE NAME" for each file, so that a damaged folder shows. */
+/* The marker ends with a line "file SIZE MTIME NAME" for each file, so that a folder that somebody
+ * damaged or wrote to shows. */
 static weft_status write_marker(const char *dir, const wf_import_marker *marker,
                                 const wf_import_options *opts, weft_error *err) {
   weft_status st = WEFT_OK;
@@ -133,7 +134,8 @@ static weft_status write_marker(const char *dir, const wf_import_marker *marker,
     wf_free(path);
     path = wf_path_join(dir, names[i]);
     if (path && stat(path, &about) == 0) {
-      wf_buf_printf(&text, "file %lld %s\n", (long long)about.st_size, names[i]);
+      wf_buf_printf(&text, "file %lld %lld.%09ld %s\n", (long long)about.st_size,
+                    (long long)about.st_mtim.tv_sec, (long)about.st_mtim.tv_nsec, names[i]);
     }
   }
   wf_free(path);

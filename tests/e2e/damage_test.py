@@ -263,6 +263,23 @@ def test_a_graph_file_cut_short_while_in_use_is_named_as_a_package_error(weft, w
     assert p.returncode == 0 or b"became shorter" in err or b"changed" in err
 
 
+def test_packed_weights_cut_short_while_in_use_are_the_same_package_error(weft, large, tmp_path):
+    cache = tmp_path / "cache"
+    answer(weft, large, cache)
+    p = subprocess.Popen([weft.program, "run", str(large), "--threads", "1", "--max-tokens", "4"], stdin=subprocess.PIPE,
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=weft.env(WEFT_CACHE=str(cache)))
+    p.stdin.write(b"!!\n")
+    p.stdin.flush()
+    assert p.stdout.read(1)
+    for pack in cache.glob("packed/*.pack"):
+        os.truncate(pack, 4096)
+    p.stdin.write(b"!!\n" * 3)
+    p.stdin.close()
+    err = p.stderr.read()
+    p.wait(20)
+    assert p.returncode == 3 and b"became shorter" in err and b"fix:" in err, (p.returncode, err)
+
+
 # ---- the user's cache ---------------------------------------------------------------------------
 
 ASK = ("--ids", "1,2,3", "--max-tokens", "4", "--greedy", "--json", "--threads", "1")
@@ -313,10 +330,30 @@ def test_a_damaged_cache_is_seen_and_made_again(weft, large, tmp_path):
         b[9] ^= 1
         p.write_bytes(bytes(b))
 
+    def turned(p):
+        """As many bytes as before."""
+        b = bytearray(p.read_bytes())
+        b[len(b) // 3:] = bytes(x ^ 0x11 for x in b[len(b) // 3:])
+        p.write_bytes(bytes(b))
+
     def halved(p):
         os.truncate(p, p.stat().st_size // 2)
 
-    for damage in (halved, lambda p: p.write_bytes(b""), head, foreign, linked):
+    def body(p):
+        with open(p, "r+b") as f:
+            f.seek(-5000, os.SEEK_END)
+            f.write(b"\x7f" * 4000)
+
+    def another(p):
+        """A sound file of another package under this one's name."""
+        b = bytearray(p.read_bytes())
+        b[5000:] = bytes(reversed(b[5000:]))
+        other = p.with_name("other")
+        other.write_bytes(b)
+        other.chmod(0o600)
+        os.replace(other, p)
+
+    for damage in (halved, lambda p: p.write_bytes(b""), head, body, another, foreign, linked):
         pack = one("packed/*.pack")
         damage(pack)
         assert answer(weft, large, cache) == good
@@ -327,8 +364,9 @@ def test_a_damaged_cache_is_seen_and_made_again(weft, large, tmp_path):
         assert answer(weft, large, cache) == good
         assert one("packed/*.pack").stat().st_uid == 0
     for name in ("model.onnx", "model.onnx.data", "tokenizer.json", "weft-import.txt", "genai_config.json"):
-        halved(one(f"imports/*/{name}"))
-        assert answer(weft, large, cache) == good
+        for damage in (halved, turned):
+            damage(one(f"imports/*/{name}"))
+            assert answer(weft, large, cache) == good
     one("imports/*/model.onnx.data").unlink()
     assert answer(weft, large, cache) == good
 

@@ -134,10 +134,13 @@ def test_what_does_not_fit_into_memory_is_refused_with_numbers(weft, package):
     assert 3 <= r.returncode <= 120 and r.stderr.count(b"MiB") >= 2, r.stderr
 
 
+@pytest.mark.parametrize("name", ["model.gguf", "0123456789abcdef"])
 @pytest.mark.parametrize("delay", [0.1, 0.3, 0.6])
-def test_an_interrupted_import_leaves_nothing_half_made(weft, gguf, tmp_path, delay):
-    cache = tmp_path / "cache"
-    for argv in (["import", gguf, "-o", str(tmp_path / "made")], ["run", gguf, "-p", "hi", "--max-tokens", "1"]):
+def test_an_interrupted_import_leaves_nothing_half_made(weft, gguf, tmp_path, delay, name):
+    """Whatever the file is called: a hub's blobs have no suffix."""
+    cache, source = tmp_path / "cache", tmp_path / name
+    source.symlink_to(gguf)
+    for argv in (["import", source, "-o", str(tmp_path / "made")], ["run", source, "-p", "hi", "--max-tokens", "1"]):
         p = subprocess.Popen([weft.program, *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                              env=weft.env(XDG_CACHE_HOME=str(cache)))
         time.sleep(delay)
@@ -145,3 +148,20 @@ def test_an_interrupted_import_leaves_nothing_half_made(weft, gguf, tmp_path, de
         out, err = p.communicate(timeout=60)
         assert p.returncode in (0, 130, -2), err  # -2: before main had begun
     assert not [q for q in tmp_path.rglob("*") if ".partial" in q.name or ".weft-" in q.name]
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_what_a_killed_run_leaves_is_never_used_and_is_cleared(weft, gguf, tmp_path, how):
+    env = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    ask = ["run", gguf, "--ids", "1,2,3", "--max-tokens", "4", "--greedy", "--json"]
+    good = weft.json(*ask)["output_ids"]
+    for i in range(5):
+        p = subprocess.Popen([weft.program, *ask], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=weft.env(**env))
+        time.sleep(0.08 * (i + 1))
+        p.send_signal(how)
+        p.wait(60)
+        if i % 2:  # on what the killed one left
+            assert weft.json(*ask, env=env)["output_ids"] == good
+            weft("cache", "clear", env=env, check=0)
+    weft("cache", "clear", env=env, check=0)
+    assert not [q for q in (tmp_path / "cache").rglob("*") if not q.is_dir()]

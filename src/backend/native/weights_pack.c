@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "backend/native/program.h"
@@ -15,6 +16,7 @@ enum { PACK_HEADER_BYTES = 4096, PACK_ALIGN = 64, QDQ_BLOCK = 32 };
 typedef struct pack_header {
   char magic[8];
   uint64_t key, n_bytes, n_weights;
+  int64_t written_s; /* the file's time of change: another one means that somebody wrote to it */
 } pack_header;
 
 /* ---- from constants to a description ------------------------------------------------------- */
@@ -397,8 +399,8 @@ static bool cache_open(wf_component *c, const char *path, uint64_t key) {
   pack_header h;
   if (is_ours(path, &m) && m.n_bytes == PACK_HEADER_BYTES + c->pack_bytes) {
     memcpy(&h, m.at, sizeof h);
-    if (memcmp(h.magic, "weftpack", 8) == 0 && h.key == key && h.n_bytes == c->pack_bytes &&
-        h.n_weights == c->n_weights) {
+    if (memcmp(h.magic, "weftpack", 8) == 0 && h.key == key && h.written_s == m.mtime_s &&
+        m.mtime_ns == 0 && h.n_bytes == c->pack_bytes && h.n_weights == c->n_weights) {
       c->pack_map = m;
       return true;
     }
@@ -433,7 +435,10 @@ static weft_status cache_write(wf_component *c, const wf_compile_options *o, con
     st = no_memory(err, largest);
     goto out;
   }
-  pack_header h = {{'w', 'e', 'f', 't', 'p', 'a', 'c', 'k'}, key, c->pack_bytes, c->n_weights};
+  /* even: the coarsest file systems count in twos */
+  const int64_t now = (int64_t)time(NULL) & ~INT64_C(1);
+  pack_header h = {{'w', 'e', 'f', 't', 'p', 'a', 'c', 'k'}, key, c->pack_bytes, c->n_weights, now};
+  wf_writer_stamp(writer, now);
   wf_writer_add(writer, &h, sizeof h);
   wf_writer_pad(writer, PACK_HEADER_BYTES);
   for (size_t i = 0; i < c->n_weights; i++) {
