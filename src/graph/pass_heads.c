@@ -57,7 +57,8 @@ static weft_status write_out(pass *p, wf_node *n, int64_t heads) {
   wf_graph *g = p->g;
   const int64_t width = last_dim(g, n->inputs[0]), width_v = last_dim(g, n->inputs[2]);
   float scale = wf_node_attr_f(n, "scale", 0);
-  if (scale == 0) scale = (float)(1 / sqrt((double)(width / heads)));
+  const int64_t dim = width / heads;
+  if (scale == 0) scale = (float)(1 / sqrt((double)dim));
   p->err->status = WEFT_OK;
   const wf_value *factor = graph_const_f32(g, &scale, 1, 0);
   if (!factor) return graph_no_memory(p->err);

@@ -4,6 +4,7 @@
 #ifndef WF_CROSS_CMOCKA_H
 #define WF_CROSS_CMOCKA_H
 
+#include <fnmatch.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -76,15 +77,23 @@ __attribute__((unused, noreturn)) static void cm_fail_(const char *file, int lin
 #define assert_memory_not_equal(a, b, n) assert_true(memcmp((a), (b), (n)) != 0)
 #define assert_float_equal(a, b, e) assert_true((a) - (b) <= (e) && (b) - (a) <= (e))
 
-__attribute__((unused)) static int cm_run_(const char *group, const struct CMUnitTest *tests,
-                                           size_t n, CMFixtureFunction setup,
-                                           CMFixtureFunction teardown) {
+static const char *cm_filter_;
+__attribute__((unused)) static void cmocka_set_test_filter(const char *filter) {
+  cm_filter_ = filter;
+}
+
+/* cmocka's own name for what its macro calls. */
+__attribute__((unused)) static int _cmocka_run_group_tests(const char *group,
+                                                           const struct CMUnitTest *tests, size_t n,
+                                                           CMFixtureFunction setup,
+                                                           CMFixtureFunction teardown) {
   void *shared = NULL;
   volatile int failed = 0;
   printf("[==========] %s: Running %zu test(s).\n", group, n);
   if (setup && setup(&shared) != 0) return 1;
   for (volatile size_t i = 0; i < n; i++) {
     void *state = shared;
+    if (cm_filter_ && fnmatch(cm_filter_, tests[i].name, 0) != 0) continue;
     printf("[ RUN      ] %s\n", tests[i].name);
     if (tests[i].setup_func && tests[i].setup_func(&state) != 0) {
       failed++;
@@ -103,8 +112,8 @@ __attribute__((unused)) static int cm_run_(const char *group, const struct CMUni
   return failed;
 }
 #define cmocka_run_group_tests(tests, setup, teardown) \
-  cm_run_(#tests, tests, sizeof tests / sizeof tests[0], setup, teardown)
+  _cmocka_run_group_tests(#tests, tests, sizeof tests / sizeof tests[0], setup, teardown)
 #define cmocka_run_group_tests_name(name, tests, setup, teardown) \
-  cm_run_(name, tests, sizeof tests / sizeof tests[0], setup, teardown)
+  _cmocka_run_group_tests(name, tests, sizeof tests / sizeof tests[0], setup, teardown)
 
 #endif
