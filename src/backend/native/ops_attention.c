@@ -7,6 +7,7 @@
 
 #include "backend/native/op_list.h"
 #include "backend/native/op_types.h"
+#include "kernels/attention.h"
 
 /* A [batch, heads, length, dim] tensor in any memory order. */
 typedef struct strided {
@@ -620,6 +621,84 @@ weft_status wf_op_weft_rotary(wf_op_call *c, weft_error *err) {
 }
 
 /* The fused attention of a graph that runs row by row: batch 1, every cached token valid. */
+/* The same by the cache's kernels: keys and values of all heads are laid out as one block of it,
+ * then the team takes the pieces. Results are those of the packed form. */
+typedef struct tiled {
+  const problem *a;
+  wf_cpu_level level;
+  wf_attention_spec spec;
+  wf_kv_layer layer;
+  unsigned char *block;
+  wf_attention_row row;
+  unsigned char *scratch;
+  size_t scratch_bytes;
+} tiled;
+
+static void tiled_member(const wf_member *m, void *arg) {
+  const tiled *t = arg;
+  const problem *a = t->a;
+  const size_t tokens = (size_t)t->layer.block_tokens;
+  const wf_attention_row whole = {.blocks = t->row.blocks, .n_new = a->n_keys};
+  for (int64_t h = m->index; h < a->n_kv; h += m->n) {
+    wf_kv_layer one = t->layer; /* dense tensors have their heads apart: one at a time */
+    one.kv_heads = 1;
+    one.key_offset += (size_t)h * tokens * (size_t)a->dim * sizeof(float);
+    one.value_offset += (size_t)h * tokens * (size_t)a->dim_v * sizeof(float);
+    /* keys are turned already, so nothing is written to them */
+    wf_kv_append(t->level, &one, &whole, NULL, wf_unconst(a->k.at + h * a->k.head), a->k.token,
+                 a->v.at + h * a->v.head, a->v.token, 0, a->n_keys);
+  }
+  wf_team_barrier(m);
+  const int64_t n = wf_attention_n_items(&t->spec, &t->layer, &t->row);
+  for (int64_t i = m->index; i < n; i += m->n) {
+    wf_attention_item(t->level, &t->spec, &t->layer, &t->row, a->q.at, a->q.token, a->y, a->y_token,
+                      i, t->scratch + (size_t)m->index * t->scratch_bytes);
+  }
+}
+
+static weft_status attend_tiled(wf_op_call *c, const problem *a, const wf_attention_params *p,
+                                bool *is_done, weft_error *err) {
+  tiled t = {.a = a,
+             .level = c->env->level,
+             .spec = {.n_heads = p->n_heads,
+                      .scale = p->scale,
+                      .softcap = p->softcap,
+                      .window = p->window,
+                      .sinks = a->sinks},
+             .layer = {.type = WF_KV_F32,
+                       .kv_heads = p->n_kv_heads,
+                       .head_dim = p->head_dim,
+                       .head_dim_v = p->head_dim_v,
+                       .block_tokens = WF_KV_KEY_GROUP},
+             .row = {.past = a->n_keys - a->n_q, .n_new = a->n_q}};
+  *is_done = false;
+  if (!c->env->team || a->n_q < 1 || a->dim > WF_ATTENTION_MAX_DIM ||
+      a->dim_v > WF_ATTENTION_MAX_DIM || a->dim_v < 1 || a->n_heads % a->n_kv != 0 ||
+      a->n_keys > INT32_MAX / 2) {
+    return WEFT_OK;
+  }
+  while (t.layer.block_tokens < a->n_keys) t.layer.block_tokens *= 2;
+  size_t n_keys, n_values, n_bytes;
+  const size_t rows = (size_t)a->n_kv * sizeof(float);
+  if (!wf_size_mul((size_t)t.layer.block_tokens * rows, (size_t)a->dim, &n_keys) ||
+      !wf_size_mul((size_t)t.layer.block_tokens * rows, (size_t)a->dim_v, &n_values) ||
+      !wf_size_add(n_keys, n_values, &n_bytes)) {
+    return wf_op_fail(c, err, WEFT_LIMIT, "its keys overflow");
+  }
+  t.layer.value_offset = n_keys;
+  t.scratch_bytes = (wf_attention_scratch_bytes(&t.spec, &t.layer, a->n_q) + 63) / 64 * 64;
+  void *memory = NULL;
+  WF_RETURN_IF_ERROR(wf_op_scratch(c, n_bytes, &memory, err));
+  t.block = memory;
+  WF_RETURN_IF_ERROR(
+      wf_op_scratch(c, (size_t)wf_team_size(c->env->team) * t.scratch_bytes, &memory, err));
+  t.scratch = memory;
+  t.row.blocks = &t.block;
+  wf_team_run(c->env->team, tiled_member, &t);
+  *is_done = true;
+  return WEFT_OK;
+}
+
 weft_status wf_op_weft_attention(wf_op_call *c, weft_error *err) {
   const wf_attention_params *p = &c->node->as.attention;
   WF_RETURN_IF_ERROR(wf_op_need(c, 1, err));
@@ -689,6 +768,10 @@ weft_status wf_op_weft_attention(wf_op_call *c, weft_error *err) {
   if (sinks) {
     if (!is_f32(sinks, 0) || wf_view_count(sinks) != a.n_heads) return misfit(c, "the sinks", err);
     a.sinks = sinks->data;
+  } else if (p->smooth_softmax) {
+    void *zeros = NULL;
+    WF_RETURN_IF_ERROR(wf_op_scratch(c, (size_t)a.n_heads * sizeof(float), &zeros, err));
+    a.sinks = memset(zeros, 0, (size_t)a.n_heads * sizeof(float));
   }
   int64_t yd[WF_VIEW_MAX_RANK];
   for (int32_t i = 0; i < q->rank; i++) yd[i] = i == q->rank - 1 ? a.n_heads * a.dim_v : q->dims[i];
@@ -696,5 +779,7 @@ weft_status wf_op_weft_attention(wf_op_call *c, weft_error *err) {
   a.y = c->out[0].data;
   a.y_head = a.dim_v;
   a.y_token = a.n_heads * a.dim_v;
-  return attend(c, &a, err);
+  bool is_done = false;
+  WF_RETURN_IF_ERROR(attend_tiled(c, &a, p, &is_done, err));
+  return is_done ? WEFT_OK : attend(c, &a, err);
 }
