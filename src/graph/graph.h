@@ -280,6 +280,8 @@ typedef struct wf_ports {
   size_t n_fixed;
   const wf_fixed_port *fixed;
   wf_str use_cache; /* a merged decoder's choice of branch: whether a past is given */
+  /* The half of a pair that takes what the other one left behind, a token at a time. */
+  bool is_later_half;
 } wf_ports;
 
 typedef struct wf_pass_options {

@@ -119,6 +119,9 @@ static weft_status read_states(wf_package *p, const wf_onnx_graph *g, weft_error
 static const wf_fixed_port fixed_ports[] = {{{"num_logits_to_keep", 18}, 0},
                                             {{"logits_to_keep", 14}, 0}};
 
+/* optimum's name of it, perhaps followed by a precision. */
+static const char later_half[] = "decoder_with_past_model";
+
 static weft_status read_ports(wf_package *p, const wf_onnx_graph *g, weft_error *err) {
   p->ports.input_ids = port_or_none(g, "input_ids");
   p->ports.inputs_embeds = port_or_none(g, "inputs_embeds");
@@ -132,6 +135,8 @@ static weft_status read_ports(wf_package *p, const wf_onnx_graph *g, weft_error 
                    "the graph of '%s' has no input 'input_ids': it is no text decoder", p->model);
   }
   p->ports.use_cache = port_or_none(g, "use_cache_branch");
+  const char *slash = strrchr(p->model, '/'), *file = slash ? slash + 1 : p->model;
+  p->ports.is_later_half = strncmp(file, later_half, strlen(later_half)) == 0;
   return read_states(p, g, err);
 }
 

@@ -329,6 +329,44 @@ def test_of_an_old_pair_the_half_without_past_reads_the_prompt(weft, tmp_path):
     check_logits(weft, folder, whole, 1e-4)
 
 
+def with_padding_mask_alone(model):
+    """As older transformers traced it: of the mask only what attention_mask hides is left, not what is later."""
+    m = onnx.ModelProto()
+    m.CopyFrom(without_mask(model))
+    h, nh, nodes = onnx.helper, onnx.numpy_helper, []
+    m.graph.initializer.extend([nh.from_array(np.array([1, 2], np.int64), "hide.axes"), nh.from_array(np.array(1, np.float32), "hide.one"),
+                                nh.from_array(np.array(-3e38, np.float32), "hide.least")])
+    nodes += [h.make_node("Cast", ["attention_mask"], ["hide.f"], to=onnx.TensorProto.FLOAT), h.make_node("Sub", ["hide.one", "hide.f"], ["hide.i"]),
+              h.make_node("Mul", ["hide.i", "hide.least"], ["hide.m"]), h.make_node("Unsqueeze", ["hide.m", "hide.axes"], ["hide.mask"])]
+    for n in m.graph.node:
+        if n.op_type == "Softmax":
+            nodes.append(h.make_node("Add", [n.input[0], "hide.mask"], [n.output[0] + ".hidden"]))
+            n.input[0] = n.output[0] + ".hidden"
+        nodes.append(n)
+    copies = [onnx.NodeProto.FromString(n.SerializeToString()) for n in nodes]
+    del m.graph.node[:]
+    m.graph.node.extend(copies)
+    return m
+
+
+@pytest.mark.parametrize("spoil", [without_mask, with_padding_mask_alone])
+@pytest.mark.parametrize("stem", ["decoder_with_past_model", "decoder_with_past_model_fp16"])
+def test_the_later_half_of_a_pair_without_a_causal_mask_is_refused_with_the_way_out(weft, tmp_path, spoil, stem):
+    whole, o = make_model("llama")
+    bad = spoil(whole)
+    onnx.checker.check_model(bad)
+    folder = make_folder(tmp_path / "p", o, decoder_model=first_branch(whole), **{stem: bad})
+    r = weft("logits", folder, "--ids", "1,2", "--output", folder / "x.npy", "--model-file", stem)
+    assert r.returncode > 2 and b"causal mask" in r.stderr and b"--model-file decoder_model" in r.stderr
+    assert not (folder / "x.npy").exists()
+
+
+def test_the_later_half_of_a_pair_with_its_mask_reads_a_prompt_when_asked_for(weft, tmp_path):
+    whole, o = make_model("llama")
+    folder = make_folder(tmp_path / "p", o, decoder_model=first_branch(whole), decoder_with_past_model=whole)
+    check_logits(weft, folder, whole, 1e-4, "--model-file", "decoder_with_past_model")
+
+
 def turned_and_averaged():
     """Rotation by position in a graph that no packed form can have: a mean over all keys goes into every logit."""
     rng = np.random.default_rng(11)

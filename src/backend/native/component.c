@@ -50,15 +50,24 @@ static void report_graph(const wf_component *c, const wf_compile_options *o, con
   wf_graph_print(c->graph, o->report);
 }
 
-/* A merged decoder runs on its branch with past, also when the past is empty. Older exports traced
- * that branch for one token and left the causal mask out, so it stands for prompts only where each
- * attention was recognised and its mask proven. */
-static weft_status check_merged(const wf_component *c, const wf_ports *ports, weft_error *err) {
+/* A merged decoder runs on its branch with past, also when the past is empty; the later half of a
+ * pair, when asked for by name, is the same without the choice. Older exports traced it for one
+ * token and left the causal mask out, so it stands for prompts only where each attention was
+ * recognised and its mask proven. */
+static weft_status check_traced(const wf_component *c, const wf_ports *ports, weft_error *err) {
   size_t n = 0;
   for (size_t i = 0; i < c->graph->order.n; i++) {
     n += c->graph->nodes.at[c->graph->order.at[i]]->op == WF_OP_WEFT_ATTENTION;
   }
   if (n == ports->n_states) return WEFT_OK;
+  if (!ports->use_cache.n) {
+    return wf_fail(err, WEFT_UNSUPPORTED,
+                   "use --model-file decoder_model, the other half, or export the model again with "
+                   "a current optimum, which writes one graph with past",
+                   "this half of a pair was made for one token after others: it has %zu attentions "
+                   "whose causal mask is proven, for %zu states",
+                   n, ports->n_states);
+  }
   return wf_fail(
       err, WEFT_UNSUPPORTED,
       "use --model-file decoder_model where the folder has it, or export the model again "
@@ -94,7 +103,9 @@ static weft_status make_graph(wf_component *c, const wf_compile_options *o, bool
   const wf_pass_options passes = {
       .fold = wf_native_fold, .fold_user = &folder, .ports = o->ports, .makes_states = may_pack};
   WF_RETURN_IF_ERROR(wf_graph_optimize(c->graph, &passes, err));
-  if (is_merged) WF_RETURN_IF_ERROR(check_merged(c, o->ports, err));
+  if (is_merged || (o->ports && o->ports->is_later_half)) {
+    WF_RETURN_IF_ERROR(check_traced(c, o->ports, err));
+  }
   c->packed = (wf_packed){.tokens = WF_EXPR_NONE,
                           .selected = WF_EXPR_NONE,
                           .input_ids = -1,
