@@ -18,7 +18,7 @@ _weft() {
     esac
   done
   if [[ -z $command ]]; then
-    mapfile -t COMPREPLY < <(compgen -W "run import inspect tokenize detokenize template exec logits verify bench
+    mapfile -t COMPREPLY < <(compgen -W "run import inspect validate tokenize detokenize template exec logits verify bench
       cache providers --version --help" -- "$cur")
     return
   fi
@@ -39,6 +39,7 @@ _weft() {
     run) options="-p --prompt -f --file --messages --ids --raw --system --json --profile $decode $model" ;;
     import) options="-o --output --portable --dequantize --help" ;;
     inspect) options="--json --dot $model" ;;
+    validate) options="--strict --json --trust-links --help" ;;
     tokenize) options="--pair --no-special --offsets --json --help" ;;
     detokenize) options="--skip-special --help" ;;
     template) options="--template --now --help" ;;

@@ -429,6 +429,15 @@ static uint32_t read_variant(reader *r, const wf_schema_object *o, const wf_doc_
           "%s lacks 'kind', one of %.200s", o->name, f->words);
     return 0;
   }
+  const wf_schema_removed *gone = o->removed;
+  while (gone && gone->name && !(kind->kind == WF_DOC_STRING && wf_str_is(kind->text, gone->name)))
+    gone++;
+  if (gone && gone->name) {
+    fault(r, WF_PROBLEM_SCHEMA, at, "kind", kind->line, kind->column, gone->replacement,
+          "the kind '%s' is no longer part of the format", gone->name);
+    *slot = 0;
+    return 0;
+  }
   read_word(r, f, kind, at, slot);
   if (*slot >= 0) return UINT32_C(1) << *slot;
   *slot = 0;

@@ -461,9 +461,11 @@ static const wf_schema_object phi = {"phi", sizeof(wf_meta_phi), .fields = phi_f
 /* Variants: sequence 1, invoke 2, loop 4, branch 8, emit 16. `outputs` of a branch are phis, of an
  * invoke values: two rows of one name. */
 static const wf_schema_object step;
-static const wf_schema_removed step_removed[] = {{"row_ids", "leave it out: rows are positional"},
-                                                 {"condition", "write 'continue_when'"},
-                                                 {NULL, NULL}};
+static const wf_schema_removed step_removed[] = {
+    {"row_ids", "leave it out: rows are positional"},
+    {"condition", "write 'continue_when'"},
+    {"transfer", "leave the step out: transfers are the planner's"},
+    {NULL, NULL}};
 static const wf_schema_field step_fields[] = {
     {.name = "kind",
      WF_FIELD_ENUM,

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 COMMANDS = ["run", "import", "inspect", "tokenize", "detokenize", "template", "exec", "logits", "bench", "cache",
-            "providers"]
+            "providers", "validate"]
 MODEL_COMMANDS = {"run": ["-p", "hi"], "logits": ["--ids", "1", "--output", "/dev/null"], "bench": []}
 
 
