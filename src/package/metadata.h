@@ -479,4 +479,7 @@ int wf_meta_layout_of(const wf_meta_contract *c); /* WF_META_SHARED without one 
 /* The request axis; -1: none. */
 int64_t wf_meta_request_axis(const wf_meta_contract *c);
 
+/* The JSON Schema of the document for editors, made of the tables that the reader works by. */
+void wf_metadata_print_schema(wf_buf *out);
+
 #endif
