@@ -520,6 +520,7 @@ static const flow_fn rules[WF_OP_COUNT] = {
     [WF_OP_SIMPLIFIED_LAYER_NORM] = rule_axis,
     [WF_OP_DEQUANTIZE_LINEAR] = rule_elementwise,
     [WF_OP_MS_MATMUL_NBITS] = rule_last_axis,
+    [WF_OP_MS_MATMUL_BNB4] = rule_last_axis,
     [WF_OP_MS_SKIP_LAYER_NORM] = rule_elementwise,
     [WF_OP_MS_FAST_GELU] = rule_elementwise,
     [WF_OP_MS_GELU] = rule_elementwise,

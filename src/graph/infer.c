@@ -115,6 +115,7 @@ static const infer_fn functions[WF_OP_COUNT] = {
     [WF_OP_IF] = infer_if,
     [WF_OP_LOOP] = infer_loop,
     [WF_OP_MS_MATMUL_NBITS] = infer_nbits,
+    [WF_OP_MS_MATMUL_BNB4] = infer_bnb4,
     [WF_OP_MS_GATHER_BLOCK_QUANTIZED] = infer_gather_blocks,
     [WF_OP_MS_GROUP_QUERY_ATTENTION] = infer_gqa,
     [WF_OP_MS_MULTI_HEAD_ATTENTION] = infer_mha,

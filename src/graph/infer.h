@@ -89,6 +89,7 @@ weft_status infer_attention(infer *c);
 weft_status infer_gqa(infer *c);
 weft_status infer_mha(infer *c);
 weft_status infer_nbits(infer *c);
+weft_status infer_bnb4(infer *c);
 weft_status infer_gather_blocks(infer *c);
 weft_status infer_dequantize(infer *c);
 weft_status infer_quantize(infer *c);

@@ -187,6 +187,33 @@ weft_status infer_nbits(infer *c) {
   return infer_set(c, 0, x->dtype, x->rank, dims);
 }
 
+weft_status infer_bnb4(infer *c) {
+  const wf_value *x = infer_in(c, 0), *b = infer_in(c, 1), *s = infer_in(c, 2);
+  const int64_t n = wf_node_attr_i(c->n, "N", 0), k = wf_node_attr_i(c->n, "K", 0);
+  const int64_t size = wf_node_attr_i(c->n, "block_size", 0);
+  wf_expr dims[GRAPH_MAX_RANK];
+  int64_t v;
+  if (n < 1 || k < 1 || n > INT32_MAX || k > INT32_MAX)
+    return infer_fail(c, "its N and K are missing");
+  if (size < 16 || size > INT32_MAX || (size & (size - 1)))
+    return infer_fail(c, "blocks of %lld are not defined", (long long)size);
+  if (!x || x->rank < 1) return infer_set(c, 0, infer_dtype(c, 0), -1, NULL);
+  if (wf_expr_is_const(c->p, x->dims[x->rank - 1], &v) && v != k) {
+    return infer_fail(c, "its input has rows of %lld, its K is %lld", (long long)v, (long long)k);
+  }
+  if (b && b->tensor && (int64_t)b->tensor->n_bytes != (n * k + 1) / 2) {
+    return infer_fail(c, "its weight has %zu bytes instead of %lld", b->tensor->n_bytes,
+                      (long long)((n * k + 1) / 2));
+  }
+  if (s && s->tensor && (int64_t)s->tensor->n != (n * k + size - 1) / size) {
+    return infer_fail(c, "it has %zu scales instead of %lld", s->tensor->n,
+                      (long long)((n * k + size - 1) / size));
+  }
+  memcpy(dims, x->dims, (size_t)x->rank * sizeof *dims);
+  dims[x->rank - 1] = infer_k(c, n);
+  return infer_set(c, 0, x->dtype, x->rank, dims);
+}
+
 weft_status infer_gather_blocks(infer *c) {
   const wf_value *x = infer_in(c, 0), *ix = infer_in(c, 1), *s = infer_in(c, 2);
   wf_expr dims[2 * GRAPH_MAX_RANK];

@@ -25,6 +25,7 @@ static const char *const candidates[] = {"model",
                                          "model_uint8",
                                          "model_q4",
                                          "model_q4f16",
+                                         "model_bnb4",
                                          "decoder_model_merged_quantized"};
 static const char *const folders[] = {"onnx", "."};
 

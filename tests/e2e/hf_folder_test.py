@@ -143,6 +143,25 @@ def test_a_layer_with_activations_quantised_while_running_takes_at_most_12_kerne
     check_logits(weft, folder, model, 4e-3)
 
 
+@pytest.mark.parametrize("kind", [0, 1])
+def test_a_layer_of_bnb4_weights_is_packed_and_takes_at_most_12_kernel_calls(weft, tmp_path, kind):
+    from onnxruntime.quantization.matmul_bnb4_quantizer import MatMulBnb4Quantizer
+    found = []
+    for layers in (2, 4):
+        model, o = make_model("llama", layers)
+        q = MatMulBnb4Quantizer(model, kind, 16)
+        q.process()
+        model = q.model.model
+        assert sum(n.op_type == "MatMulBnb4" for n in model.graph.node) >= 7 * layers
+        folder = make_folder(tmp_path / str(layers), o, model_bnb4=model)
+        kinds, steps, text = report(weft, folder, "--model-file", "model_bnb4")
+        assert re.search(r"^form: +packed", text, re.M), text[-600:]
+        assert kinds == {"weft.CachedAttention": layers, "weft.Norm": 2 * layers + 1, "weft.Glu": layers}
+        found.append(steps)
+    assert 0 < (found[1] - found[0]) / 2 <= 12
+    check_logits(weft, folder, model, 1e-4, "--model-file", "model_bnb4")
+
+
 def norm_by_length(g, x, name, size, o):
     """F.normalize(x) * sqrt(size) * weight"""
     unit = g.op("Div", x, g.op("ReduceL2", x, axes=[-1]))

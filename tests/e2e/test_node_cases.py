@@ -234,6 +234,37 @@ def nbits_cases(r):
                                      accuracy_level=1))
 
 
+BNB4 = {0: [0, 5.208333333e-03, 0.66666667, 1, 0.33333333, 0.5, 0.16666667, 0.25],
+        1: [-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
+            -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
+            0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0]}
+BNB4[0] += [-v for v in BNB4[0]]
+
+
+def bnb4_cases(r):
+    for kind in (0, 1):
+        for k, n, bs in ((64, 24, 16), (96, 7, 64), (33, 5, 32), (128, 16, 128)):  # blocks that end inside rows, a half byte left
+            w = r.integers(0, 256, (n * k + 1) // 2, dtype=np.uint8)
+            s = (r.random((n * k + bs - 1) // bs) * 0.2 + 0.01).astype(np.float32)
+            for consts in ((), ("w", "s")):
+                yield (f"bnb4_{kind}_{k}_{n}_{bs}{'_const' if consts else ''}",
+                       *ms_model("MatMulBnb4", [("x", r.standard_normal((2, 3, k), dtype=np.float32)), ("w", w), ("s", s)], ["y"], consts,
+                                 K=k, N=n, block_size=bs, quant_type=kind))
+
+
+def test_bnb4_weights_are_the_table_s_numbers_times_their_block_s_largest(tmp_path):
+    cases = list(bnb4_cases(np.random.default_rng(3)))
+    for (name, model, inputs), result in zip(cases, run_cases(tmp_path, cases)):
+        assert not isinstance(result, str), f"{name}: {result}"
+        attrs = {a.name: a.i for a in model.graph.node[0].attribute}
+        held = dict(zip([i.name for i in model.graph.input], inputs)) | {i.name: numpy_helper.to_array(i) for i in model.graph.initializer}
+        n, k = attrs["N"], attrs["K"]
+        codes = np.stack([held["w"] >> 4, held["w"] & 15], 1).reshape(-1)[:n * k]  # the first in the high half
+        w = np.array(BNB4[attrs["quant_type"]])[codes] * np.repeat(held["s"], attrs["block_size"])[:n * k]
+        expected = held["x"].astype(np.float64) @ w.reshape(n, k).T
+        assert not differs(result[0], expected.astype(np.float32), 1e-5, 1e-5), name
+
+
 def other_ms_cases(r):
     f = lambda *s: r.standard_normal(s, dtype=np.float32)  # noqa: E731
     x, skip, g, b = f(2, 3, 16), f(2, 3, 16), f(16), f(16)
@@ -293,7 +324,7 @@ def other_ms_cases(r):
 def test_operators_of_com_microsoft_agree_with_onnxruntime(tmp_path):
     ort = pytest.importorskip("onnxruntime")
     r = np.random.default_rng(7)
-    cases = list(gqa_cases(r)) + list(nbits_cases(r)) + list(other_ms_cases(r))
+    cases = list(gqa_cases(r)) + list(nbits_cases(r)) + list(bnb4_cases(r)) + list(other_ms_cases(r))
     results = run_cases(tmp_path, cases)
     bad, refused = [], []
     for (name, model, inputs), result in zip(cases, results):

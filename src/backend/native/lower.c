@@ -176,6 +176,7 @@ weft_status wf_lower_place(wf_lowering *l, int32_t value, wf_axis axis, int64_t 
 static wf_lower_fn *rule_of(const wf_node *n) {
   switch ((int)n->op) {
     case WF_OP_MS_MATMUL_NBITS:
+    case WF_OP_MS_MATMUL_BNB4:
     case WF_OP_WEFT_LINEAR:
     case WF_OP_MATMUL:
     case WF_OP_GEMM:

@@ -59,6 +59,17 @@ weft_status wf_hold(wf_cpu_level level, wf_dtype stored, const void *src, size_t
 weft_status wf_unhold(wf_cpu_level level, wf_dtype stored, const void *src, size_t n, void *dst,
                       weft_error *err) WF_NODISCARD;
 
+/* What a node MatMulBnb4 says of its weight (ops_bnb4.c). */
+typedef struct wf_bnb4_form {
+  int64_t n, k, block_size;
+  int64_t n_bytes, n_scales; /* that the weight and its scales must have */
+  const float *table;        /* [16] */
+} wf_bnb4_form;
+/* False of a form that is not defined. */
+bool wf_bnb4_form_of(const wf_node *n, wf_bnb4_form *f);
+/* All weights as fp32, [n, k]. */
+void wf_bnb4_widen(const wf_bnb4_form *f, const uint8_t *data, const float *scales, float *out);
+
 /* ---- for operator files ---------------------------------------------------------------------- */
 
 /* Input i, or NULL when absent. */

@@ -115,6 +115,7 @@
   X(IF, control)                                            \
   X(LOOP, control)                                          \
   X(MS_MATMUL_NBITS, ms_matmul_nbits)                       \
+  X(MS_MATMUL_BNB4, ms_matmul_bnb4)                         \
   X(MS_GATHER_BLOCK_QUANTIZED, ms_gather_block_quantized)   \
   X(MS_GROUP_QUERY_ATTENTION, ms_group_query_attention)     \
   X(MS_MULTI_HEAD_ATTENTION, ms_multi_head_attention)       \

@@ -148,6 +148,7 @@ static uint64_t depth_of(const wf_node *n, const wf_view *a, const wf_view *b) {
     case WF_OP_MATMUL:
     case WF_OP_MATMUL_INTEGER:
     case WF_OP_MS_MATMUL_NBITS:
+    case WF_OP_MS_MATMUL_BNB4:
     case WF_OP_MS_FUSED_MATMUL:
     case WF_OP_MS_DYNAMIC_QUANTIZE_MATMUL:
     case WF_OP_MS_MATMUL_INTEGER_TO_FLOAT:

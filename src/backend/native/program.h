@@ -46,6 +46,7 @@ typedef enum wf_weight_kind {
   WF_WK_NBITS, /* com.microsoft MatMulNBits */
   WF_WK_DENSE, /* MatMul, Gemm or WEFT_LINEAR without scales */
   WF_WK_QDQ,   /* WEFT_LINEAR with scales: repacked into NBITS */
+  WF_WK_BNB4,  /* com.microsoft MatMulBnb4: widened to fp32 when packed */
   WF_WK_INT    /* WEFT_DYNAMIC_LINEAR: products of integers */
 } wf_weight_kind;
 
@@ -61,6 +62,7 @@ typedef struct wf_weight {
   int64_t n, k;
   bool is_transposed; /* stored [K, N] */
   int bits, block_size, axis;
+  wf_bnb4_form bnb4;
   wf_matmul_mode mode;
   wf_packed_weight packed;
   wf_int_weight integer; /* instead of it, where the kind is WF_WK_INT */

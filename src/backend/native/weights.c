@@ -210,10 +210,28 @@ weft_status wf_weight_describe_int(const wf_component *c, const wf_weight *w, wf
   return WEFT_OK;
 }
 
+static bool bnb4_of_node(const wf_component *c, const wf_node *n, wf_weight *w) {
+  wf_weight_part *p = &w->parts[0];
+  p->data = wf_const_of(c->graph, wf_node_input(n, 1), NULL);
+  p->scales = wf_const_of(c->graph, wf_node_input(n, 2), NULL);
+  if (!wf_bnb4_form_of(n, &w->bnb4) || !p->data || !p->data->data || !p->scales ||
+      !p->scales->data || p->data->dtype != WF_DTYPE_U8 || !format_of(p->scales->dtype) ||
+      (int64_t)p->data->n_bytes != w->bnb4.n_bytes || (int64_t)p->scales->n != w->bnb4.n_scales) {
+    return false;
+  }
+  w->kind = WF_WK_BNB4;
+  w->n = p->n = w->bnb4.n;
+  w->k = w->bnb4.k;
+  w->bits = 4;
+  w->mode = c->exact ? WF_MATMUL_EXACT : WF_MATMUL_FAST;
+  return true;
+}
+
 bool wf_weight_of_node(const wf_component *c, const wf_node *n, wf_weight *w) {
   *w = (wf_weight){.n_parts = 1};
   if (n->op == WF_OP_WEFT_DYNAMIC_LINEAR) return int_of_node(c, n, w);
   if (n->op == WF_OP_MS_MATMUL_NBITS) return nbits_of_node(c, n, w);
+  if (n->op == WF_OP_MS_MATMUL_BNB4) return bnb4_of_node(c, n, w);
   if (n->op == WF_OP_MATMUL || n->op == WF_OP_GEMM || n->op == WF_OP_WEFT_LINEAR ||
       n->op == WF_OP_MS_FUSED_MATMUL) {
     return dense_of_node(c, n, w);
@@ -232,6 +250,7 @@ static bool may_merge(const wf_weight *a, const wf_weight *b) {
   return a->kind == b->kind && a->kind != WF_WK_QDQ && a->kind != WF_WK_INT && a->k == b->k &&
          a->bits == b->bits && a->block_size == b->block_size &&
          a->is_transposed == b->is_transposed && a->mode == b->mode &&
+         a->bnb4.table == b->bnb4.table && a->bnb4.block_size == b->bnb4.block_size &&
          p->data->dtype == q->data->dtype && !p->zeros == !q->zeros &&
          (!p->zeros || (p->zeros->dtype == WF_DTYPE_U8) == (q->zeros->dtype == WF_DTYPE_U8)) &&
          !p->offsets == !q->offsets && a->n_parts < WF_WEIGHT_MAX_PARTS && a->n + b->n <= INT32_MAX;
@@ -251,8 +270,9 @@ weft_status wf_weights_collect(wf_component *c, wf_weight_use *uses, weft_error 
     wf_weight_use use = {.weight = -1};
     for (size_t j = 0; j < all.n && use.weight < 0; j++) {
       if (all.at[j].n_parts == 1 && same_part(&all.at[j].parts[0], &w.parts[0]) &&
-          all.at[j].kind == w.kind && all.at[j].mode == w.mode &&
-          all.at[j].is_transposed == w.is_transposed) {
+          all.at[j].kind == w.kind && all.at[j].bnb4.table == w.bnb4.table && all.at[j].n == w.n &&
+          all.at[j].block_size == w.block_size && all.at[j].bnb4.block_size == w.bnb4.block_size &&
+          all.at[j].mode == w.mode && all.at[j].is_transposed == w.is_transposed) {
         use.weight = (int32_t)j; /* the same matrix twice: packed once */
         inputs.at[j] = -1;
       }

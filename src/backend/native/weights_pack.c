@@ -235,6 +235,26 @@ static weft_status qdq_dense(const wf_weight *w, wf_arena *tmp, wf_weight_desc *
   return WEFT_OK;
 }
 
+/* Parts one after another: each is [its n, K] with scales of its own. */
+static weft_status bnb4_dense(const wf_component *c, const wf_weight *w, wf_arena *tmp,
+                              wf_weight_desc *d, weft_error *err) {
+  float *data = wf_arena_calloc(tmp, (size_t)w->n * (size_t)w->k, sizeof *data);
+  if (!data) return no_memory(err, (size_t)w->n * (size_t)w->k * sizeof *data);
+  d->data = data;
+  for (int32_t i = 0; i < w->n_parts; i++) {
+    const wf_weight_part *p = &w->parts[i];
+    wf_bnb4_form form = w->bnb4;
+    float *scales = wf_arena_calloc(tmp, p->scales->n, sizeof *scales);
+    if (!scales) return no_memory(err, p->scales->n * sizeof *scales);
+    WF_RETURN_IF_ERROR(
+        wf_hold(c->level, p->scales->dtype, p->scales->data, p->scales->n, scales, err));
+    form.n = p->n;
+    wf_bnb4_widen(&form, p->data->data, scales, data);
+    data += p->n * w->k;
+  }
+  return WEFT_OK;
+}
+
 /* The description a kernel packs from. With `is_sketch` nothing is read or joined: only sizes and
  * which parts there are count, so that planning costs no pass over the weights. */
 static weft_status describe(wf_component *c, const wf_weight *w, bool is_sketch, wf_arena *tmp,
@@ -263,6 +283,11 @@ static weft_status describe(wf_component *c, const wf_weight *w, bool is_sketch,
       return WEFT_OK;
     }
     return bs ? qdq_nbits(w, bs, tmp, d, err) : qdq_dense(w, tmp, d, err);
+  }
+  if (w->kind == WF_WK_BNB4) {
+    d->format = WF_WEIGHT_F32;
+    d->data = p->data->data;
+    return is_sketch ? WEFT_OK : bnb4_dense(c, w, tmp, d, err);
   }
   if (w->kind == WF_WK_DENSE) {
     d->format = p->data->dtype == WF_DTYPE_F32   ? WF_WEIGHT_F32
