@@ -67,8 +67,21 @@ int32_t heads_before_repeat(const wf_graph *g, int32_t value) {
 
 /* ---- head-major to token-major ----------------------------------------------------------- */
 
+/* A part of each head: q, k and v beside each other inside of it. */
+static bool cuts_heads(const wf_graph *g, const wf_node *n) {
+  int64_t axis = wf_node_attr_i(n, "axis", 0);
+  int32_t count = 1;
+  if (n->op == WF_OP_SLICE) {
+    axis = 0;
+    if (!graph_const_ints(g, wf_node_input(n, 3), &axis, 1, &count)) return false;
+  } else if (n->op != WF_OP_SPLIT) {
+    return false;
+  }
+  return count == 1 && (axis == -1 || axis == 3);
+}
+
 static bool can_pass(const wf_graph *g, const wf_node *n) {
-  if (n->op == WF_OP_CAST) return true;
+  if (n->op == WF_OP_CAST || cuts_heads(g, n)) return true;
   return n->op == WF_OP_WEFT_NORM && n->inputs[1] < 0 &&
          (wf_node_output(n, 1) < 0 || !graph_n_uses(g->values.at[n->outputs[1]]));
 }
@@ -85,7 +98,8 @@ bool heads_can_turn(const wf_graph *g, int32_t value) {
   return false;
 }
 
-/* [B, S, H, D] of a head-major value: norms over D and casts commute with the transpose. */
+/* [B, S, H, D] of a head-major value: norms over D, cuts of it and casts commute with the
+ * transpose. */
 static weft_status apart(pass *p, int32_t value, int depth, int32_t *result) {
   wf_graph *g = p->g;
   *result = transposed_by(g, value, swap_heads, 4);
@@ -97,16 +111,19 @@ static weft_status apart(pass *p, int32_t value, int depth, int32_t *result) {
   if (before < 0 || n->n_inputs > 5) return WEFT_OK;
   in[0] = before;
   for (int32_t i = 1; i < n->n_inputs; i++) in[i] = n->inputs[i];
-  wf_node *copy = graph_new_node(g, n->op, n->n_inputs, in, 1, NULL);
+  const int32_t which = g->values.at[value]->producer_output;
+  wf_node *copy =
+      graph_new_node(g, n->op, n->n_inputs, in, n->op == WF_OP_SPLIT ? n->n_outputs : 1, NULL);
   if (!copy) return graph_no_memory(p->err);
   copy->as = n->as;
   copy->attrs = n->attrs;
   copy->n_attrs = n->n_attrs;
   copy->version = n->version;
   copy->name = n->name;
-  g->values.at[copy->outputs[0]]->dtype = g->values.at[value]->dtype;
+  const int32_t y = copy->outputs[copy->n_outputs > 1 ? which : 0];
+  g->values.at[y]->dtype = g->values.at[value]->dtype;
   WF_RETURN_IF_ERROR(graph_infer_node(g, copy, p->err));
-  *result = copy->outputs[0];
+  *result = y;
   return WEFT_OK;
 }
 

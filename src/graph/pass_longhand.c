@@ -121,9 +121,21 @@ static bool take_fresh(const pass *p, int32_t value, int which, longhand *a, int
   return p->g->values.at[value]->rank == 4;
 }
 
+/* k^T turned in one step from [B, T, H, D]: gives k as [B, H, T, D], by a node of its own. -1: it
+ * was not, or there is no memory. */
+static int32_t before_double_turn(pass *p, int32_t value) {
+  wf_graph *g = p->g;
+  const int32_t x = transposed_by(g, value, (const int64_t[]){0, 2, 3, 1}, 4);
+  wf_node *n = x < 0 ? NULL : graph_new_node(g, WF_OP_TRANSPOSE, 1, &x, 1, NULL);
+  if (!n || !graph_set_attr_ints(g, n, "perm", (const int64_t[]){0, 2, 1, 3}, 4)) return -1;
+  return graph_infer_node(g, n, p->err) == WEFT_OK ? n->outputs[0] : -1;
+}
+
 static bool find_k(pass *p, longhand *a, int32_t value) {
   wf_graph *g = p->g;
-  value = before_transpose(g, before_scales(g, before_casts(g, value), &a->scale));
+  const int32_t turned = before_scales(g, before_casts(g, value), &a->scale);
+  value = before_transpose(g, turned);
+  if (value < 0) value = before_double_turn(p, turned);
   if (value < 0) return false;
   value = heads_before_repeat(g, before_scales(g, before_casts(g, value), &a->scale));
   value = before_casts(g, before_scales(g, before_casts(g, value), &a->scale));
