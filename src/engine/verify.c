@@ -9,10 +9,13 @@
 #include "engine/verify.h"
 #include "engine/verify_copy.h"
 
-enum { NATIVE, ORT, N_SIDES };
-static const char *const side_names[N_SIDES] = {"native", "ort"};
+/* FUSED: native again, with nothing in the way of its optimiser; its outputs alone are seen. */
+enum { NATIVE, ORT, N_SIDES, FUSED = N_SIDES, N_ALL_SIDES };
+static const char *const side_names[N_ALL_SIDES] = {"native", "ort", "native"};
 /* What may follow from one code that fell the other way. */
 static const double tainted_bound = 3e-2;
+/* What halves that are rounded at each node, or at the end alone, may make of a result. */
+static const double half_bound = 5e-3;
 
 typedef struct side {
   const wf_backend *backend;
@@ -41,14 +44,16 @@ typedef struct verification {
   wf_onnx_model *other;
   char *temporary_dir, *other_temporary_dir, *copy_dir;
   wf_arena *arena;
-  side sides[N_SIDES];
+  side sides[N_ALL_SIDES];
   verify_input *inputs;
   known *values;
-  size_t n_values, n_nodes, n_beyond;
-  double worst;
+  size_t n_values, n_nodes, n_beyond, n_fused, n_fused_beyond;
+  double worst, worst_fused;
+  wf_str first_fused; /* output that parts */
+  verify_difference fused_difference;
   int32_t worst_node, first_node; /* -1: none */
   int32_t first_value;
-  bool any_taint, any_half;
+  bool any_taint, any_half, any_quantiser;
   bool is_dynamic;     /* activations are rounded to codes of a range found at run time */
   weft_error no_nodes; /* why ONNX Runtime could not run the graph by itself; OK: it did */
   wf_buf text;
@@ -216,25 +221,26 @@ static void tell_value(const verification *r, const known *v) {
   }
 }
 
+/* Codes fell another way before: what follows is held to the quantiser's own grain. */
+static void widen(verify_difference *d, wf_dtype t) {
+  if (!d->is_comparable) return;
+  if (d->is_code && t != WF_DTYPE_BOOL && d->error > 1.0) {
+    d->error /= fabs(d->b) > 1.0 ? fabs(d->b) : 1.0;
+  }
+  if (d->bound < tainted_bound) d->bound = tainted_bound;
+}
+
 static void compare_value(verification *r, const wf_onnx_node *n, int32_t at, known *v,
                           bool is_tainted) {
   const wf_view *a = view_of(r, v, NATIVE), *b = view_of(r, v, ORT);
   if (!a || !b || is_random(n->op_type)) return;
   const double tolerance = r->v->tolerance > 0 ? r->v->tolerance : 1e-4;
   const bool is_quantised = is_quantiser(n->op_type);
+  r->any_quantiser |= is_quantised;
   verify_difference d = wf_verify_compare(a, b, is_quantised, tolerance);
   v->is_compared = true;
   v->is_tainted = is_tainted;
-  if (is_tainted && d.is_comparable) {
-    /* codes fell another way before: what follows is held to the quantiser's own grain */
-    if (d.is_code && a->dtype != WF_DTYPE_BOOL) {
-      double range = fabs(d.b) > 1.0 ? fabs(d.b) : 1.0;
-      if (d.error > 1.0) d.error = d.error / range;
-      d.bound = tainted_bound > d.bound ? tainted_bound : d.bound;
-    } else {
-      d.bound = d.bound > tainted_bound ? d.bound : tainted_bound;
-    }
-  }
+  if (is_tainted) widen(&d, a->dtype);
   if (is_quantised && d.is_code && d.error > 0.0) v->is_tainted = r->any_taint = true;
   v->difference = d;
   v->is_beyond = !(d.error <= d.bound);
@@ -269,6 +275,40 @@ static void compare_nodes(verification *r) {
     }
     r->n_nodes += is_compared;
   }
+}
+
+/* Outputs of the optimised program; what already parted node by node is not told twice. */
+static weft_status compare_fused(verification *r, weft_error *err) {
+  char *copy = NULL;
+  weft_status st = WEFT_OK;
+  const double tolerance = r->v->tolerance > 0 ? r->v->tolerance : 1e-4;
+  const side *s = &r->sides[FUSED];
+  WF_TRY(wf_verify_copy_graph(&copy, r->copy_dir, "optimised", r->model, false, err));
+  WF_TRY(open_side(r, FUSED, copy, err));
+  WF_TRY(run_side(r, FUSED, err));
+  for (size_t i = 0; i < s->info->n_outputs; i++) {
+    const wf_str name = wf_str_of(s->info->outputs[i].name);
+    const known *v = value_of(r, name);
+    const wf_view *a = &s->outputs[i];
+    const wf_view *b = v ? view_of(r, v, ORT) : NULL;
+    if (!v || !v->is_compared || v->is_beyond || !a->data || !b) continue;
+    verify_difference d = wf_verify_compare(a, b, r->any_quantiser, tolerance);
+    if (v->is_tainted || r->any_quantiser) widen(&d, a->dtype);
+    if (r->any_half && !d.is_code && d.bound < half_bound) d.bound = half_bound;
+    if (d.bound < v->difference.bound) d.bound = v->difference.bound;
+    r->n_fused++;
+    if (d.error <= d.bound) {
+      if (!d.is_code && d.error > r->worst_fused) r->worst_fused = d.error;
+      continue;
+    }
+    if (r->n_fused_beyond++ == 0) {
+      r->first_fused = name;
+      r->fused_difference = d;
+    }
+  }
+out:
+  wf_free(copy);
+  return st;
 }
 
 static bool has_dynamic_codes(const wf_onnx_graph *g) {
@@ -417,6 +457,32 @@ static void put_table(verification *r) {
   wf_buf_puts(b, "\n");
 }
 
+static void put_fused(verification *r) {
+  wf_buf *b = &r->text;
+  if (r->n_fused_beyond == 0) {
+    wf_buf_printf(b, "optimised       %zu outputs alike, off by ", r->n_fused);
+    put_number(b, r->worst_fused);
+    wf_buf_puts(b, " at most\n");
+    return;
+  }
+  const verify_difference *d = &r->fused_difference;
+  wf_buf_printf(b, "optimised       %zu of %zu outputs part, first '%.*s'", r->n_fused_beyond,
+                r->n_fused, (int)r->first_fused.n, r->first_fused.at);
+  if (!d->is_comparable) {
+    wf_buf_puts(b, ", of another type or shape\n");
+    return;
+  }
+  wf_buf_puts(b, ", off by ");
+  put_number(b, d->error);
+  wf_buf_puts(b, ", allowed ");
+  put_number(b, d->bound);
+  wf_buf_puts(b, ": native ");
+  wf_buf_add_f64(b, d->a);
+  wf_buf_puts(b, ", ort ");
+  wf_buf_add_f64(b, d->b);
+  wf_buf_puts(b, "\n");
+}
+
 /* ---- the walk of a decoder ----------------------------------------------------------------- */
 
 typedef struct walker {
@@ -500,7 +566,7 @@ static weft_status walk(verification *r, const char *path, bool *holds, weft_err
   double bound = r->v->tolerance > 0 ? r->v->tolerance : 1e-4, worst = 0.0;
   *holds = true;
   if (n_tokens == 0) return WEFT_OK;
-  if (r->any_half && bound < 5e-3) bound = 5e-3;
+  if (r->any_half && bound < half_bound) bound = half_bound;
   if (r->any_taint && bound < tainted_bound) bound = tainted_bound;
   o.precision = WEFT_PRECISION_EXACT;
   o.kv = WEFT_KV_F32;
@@ -578,12 +644,12 @@ weft_status weft_verify(const char *path, const weft_model_options *options,
     WF_TRY(open_source(&r, v.reference, &r.other_package, &r.other_temporary_dir, &r.other, err));
   }
   WF_TRY(wf_verify_copy_dir(&r.copy_dir, err));
-  WF_TRY(wf_verify_copy_graph(&copy, r.copy_dir, "model", r.model, err));
+  WF_TRY(wf_verify_copy_graph(&copy, r.copy_dir, "model", r.model, true, err));
   WF_TRY(open_side(&r, NATIVE, copy, err));
   if (r.other) {
     wf_free(copy);
     copy = NULL;
-    WF_TRY(wf_verify_copy_graph(&copy, r.copy_dir, "reference", r.other, err));
+    WF_TRY(wf_verify_copy_graph(&copy, r.copy_dir, "reference", r.other, true, err));
   }
   WF_TRY(open_side(&r, ORT, copy, err));
   WF_TRY(run_both(&r, err));
@@ -593,9 +659,13 @@ weft_status weft_verify(const char *path, const weft_model_options *options,
   put_head(&r);
   if (r.first_node >= 0) put_first(&r);
   put_table(&r);
+  if (r.no_nodes.status == WEFT_OK) {
+    WF_TRY(compare_fused(&r, err));
+    put_fused(&r);
+  }
   const bool walks = r.package && r.package->ports.logits.n && v.n_tokens >= 0;
   if (walks) WF_TRY(walk(&r, path, &holds, err));
-  holds = (holds || r.is_dynamic) && r.n_beyond == 0 && (r.n_nodes > 0 || walks);
+  holds = (holds || r.is_dynamic) && r.n_beyond + r.n_fused_beyond == 0 && (r.n_nodes > 0 || walks);
   wf_buf_printf(&r.text, "verdict         %s\n", holds ? "alike" : "NOT alike");
   *text = wf_buf_take(&r.text);
   if (!*text) {
@@ -605,7 +675,7 @@ weft_status weft_verify(const char *path, const weft_model_options *options,
                  "the native backend and ONNX Runtime do not agree on '%s'", path);
   }
 out:
-  for (int s = 0; s < N_SIDES; s++) close_side(&r.sides[s]);
+  for (int s = 0; s < N_ALL_SIDES; s++) close_side(&r.sides[s]);
   wf_onnx_close(r.model);
   wf_onnx_close(r.other);
   wf_package_close(r.package);

@@ -75,7 +75,7 @@ static weft_status write_graph(const char *path, const wf_onnx_model *model, boo
 }
 
 weft_status wf_verify_copy_graph(char **path, const char *dir, const char *name,
-                                 const wf_onnx_model *model, weft_error *err) {
+                                 const wf_onnx_model *model, bool values, weft_error *err) {
   weft_status st = WEFT_OK;
   char *folder = wf_path_join(dir, name);
   char *graph = folder ? wf_path_join(folder, "model.onnx") : NULL;
@@ -84,7 +84,7 @@ weft_status wf_verify_copy_graph(char **path, const char *dir, const char *name,
     goto out;
   }
   WF_TRY(wf_path_make_dirs(folder, true, err));
-  WF_TRY(write_graph(graph, model, true, err));
+  WF_TRY(write_graph(graph, model, values, err));
   for (size_t i = 0; i < model->n_externals; i++) {
     wf_buf location = {0};
     wf_buf_add_str(&location, model->externals[i].location);

@@ -10,10 +10,12 @@
  */
 weft_status wf_verify_copy_dir(char **dir, weft_error *err) WF_NODISCARD;
 void wf_verify_copy_remove(char *dir); /* removes and frees it; NULL is fine */
-/* The graph with its inner values as outputs and fp32 activations, as DIR/NAME/model.onnx with
- * links to its external data. Owner: *path is the caller's (wf_free). Errors: IO, OUT_OF_MEMORY. */
+/* The graph with fp32 activations, and with `values` its inner values as outputs, as
+ * DIR/NAME/model.onnx with links to its external data. Owner: *path is the caller's (wf_free).
+ * Errors: IO, OUT_OF_MEMORY. */
 weft_status wf_verify_copy_graph(char **path, const char *dir, const char *name,
-                                 const wf_onnx_model *model, weft_error *err) WF_NODISCARD;
+                                 const wf_onnx_model *model, bool values,
+                                 weft_error *err) WF_NODISCARD;
 /* The package as links, but for its graph, which computes with fp32 activations.
  * Owner: *folder is the caller's (wf_free). Errors: IO, OUT_OF_MEMORY, LIMIT (nested too deeply).
  */

@@ -32,6 +32,8 @@ def test_every_folder_of_the_builder_is_alike(weft, folder):
     windowed = "none: " in text  # caches of a fixed size are walked, not run by themselves
     assert windowed or re.search(r"^nodes compared +(\d+) of \1$", text, re.M)
     assert not windowed or "sliding_window_cache" in text
+    n_outputs = len(onnx.load(folder / "model.onnx", load_external_data=False).graph.output)
+    assert windowed or re.search(rf"^optimised +{n_outputs} outputs alike", text, re.M)
 
 
 def test_the_demo_model_is_alike(weft, package):
