@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """weft validate: every rule of docs/format.md section 19 with a document that breaks it and the same document whole; the
-statements of section 24 that are about reading; the verdicts stated for the packages beside the checkout."""
+statements of section 24 that are about reading; the verdicts stated for the packages beside the checkout; the JSON Schema."""
 import json
 import os
 import re
@@ -260,13 +260,14 @@ def test_fixture_packages_have_the_stated_verdicts(weft, fixtures):
         names = [f for f in ("inference_metadata.onnx.yaml", "inference_metadata.yaml") if (folder / f).exists()]
         if not names:
             continue
-        n += 1
-        code, found = problems(weft, folder / names[0])
-        if folder.name in REFUSED:
-            assert code == 3 and REFUSED[folder.name] <= {p["rule"] for p in found}, folder.name
-        else:
-            assert code == 0, (folder.name, found)
-    assert n > 20
+        for name in names:  # binary graphs and those in protobuf's text form
+            n += 1
+            code, found = problems(weft, folder / name)
+            if folder.name in REFUSED:
+                assert code == 3 and REFUSED[folder.name] <= {p["rule"] for p in found}, folder.name
+            else:
+                assert code == 0, (folder.name, name, found)
+    assert n > 40
 
 
 def test_catalogue_documents_are_valid_up_to_their_artifacts(weft, fixtures):
@@ -282,3 +283,88 @@ def test_validator_documents_have_the_stated_verdicts(weft, fixtures):
     assert {p["rule"] for p in problems(weft, where / "validator_missing_artifact")[1]} == {"ART-01"}
     for name in ("composite_top_level_io_invalid", "pipeline_cycle", "pipeline_dangling", "pipeline_valid", "vlm_packed_valid"):
         assert "E_SCHEMA" in {p["class"] for p in problems(weft, where / f"{name}.yaml")[1]}
+
+
+# ---- the JSON Schema for editors
+
+
+def fits(schema, root, value):
+    """Whether a value fits a JSON Schema, by the words that such schemas use; any other word fails the test."""
+    words = {"$schema", "$id", "deprecated", "examples", "title", "description", "$defs", "$ref", "type", "enum", "const", "properties", "required", "additionalProperties", "items",
+             "anyOf", "oneOf", "allOf", "minimum", "maximum", "minItems", "minLength", "default", "format", "uniqueItems", "exclusiveMinimum",
+             "minProperties", "if", "then", "else", "not"}
+    if isinstance(schema, bool):
+        return schema
+    assert set(schema) <= words, set(schema) - words
+    if "$ref" in schema and not fits(root["$defs"][schema["$ref"].rsplit("/", 1)[1]], root, value):
+        return False
+    kinds = {"object": dict, "array": list, "string": str, "boolean": bool, "number": (int, float), "integer": int, "null": type(None)}
+    if "type" in schema:
+        types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+        if not any(isinstance(value, kinds[t]) and (t == "boolean" or not isinstance(value, bool)) for t in types):
+            return False
+    if ("enum" in schema and value not in schema["enum"]) or ("const" in schema and value != schema["const"]):
+        return False
+    if isinstance(value, dict):
+        known = schema.get("properties", {})
+        if any(k not in value for k in schema.get("required", [])) or len(value) < schema.get("minProperties", 0):
+            return False
+        for k, v in value.items():
+            if not fits(known.get(k, schema.get("additionalProperties", True)), root, v):
+                return False
+    if isinstance(value, list) and (len(value) < schema.get("minItems", 0) or not all(fits(schema.get("items", True), root, v) for v in value)):
+        return False
+    if isinstance(value, list) and schema.get("uniqueItems") and len({json.dumps(v) for v in value}) < len(value):
+        return False
+    if isinstance(value, str) and len(value) < schema.get("minLength", 0):
+        return False
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        if value < schema.get("minimum", value) or value > schema.get("maximum", value) or not value > schema.get("exclusiveMinimum", value - 1):
+            return False
+    if "anyOf" in schema and not any(fits(s, root, value) for s in schema["anyOf"]):
+        return False
+    if "oneOf" in schema and sum(fits(s, root, value) for s in schema["oneOf"]) != 1:
+        return False
+    if "if" in schema and not fits(schema.get("then" if fits(schema["if"], root, value) else "else", True), root, value):
+        return False
+    return all(fits(s, root, value) for s in schema.get("allOf", [])) and not ("not" in schema and fits(schema["not"], root, value))
+
+
+@pytest.fixture(scope="module")
+def schema():
+    with open(make_packages.__file__.rsplit("/tests/", 1)[0] + "/docs/schema/inference_metadata.schema.json", encoding="utf-8") as f:
+        return json.load(f)
+
+
+def with_artifacts(document):
+    document = json.loads(json.dumps(document))
+    for component in document["pipeline"]["workflow"]["components"].values():
+        if component["implementation"]["kind"] == "onnx":
+            component["implementation"].setdefault("artifact", "x.onnx")
+    return document
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_the_schema_takes_the_whole_packages(schema, name):
+    assert fits(schema, schema, with_artifacts(getattr(make_packages, name)()))
+
+
+def test_the_schema_refuses_what_the_reader_refuses_as_shape(weft, schema):
+    for path, value in (("surprise", 1), ("pipeline.workflow.components.f.surprise", 1), ("pipeline.workflow.steps.0.surprise", 1),
+                        ("pipeline.workflow.steps.0.kind", "transfer"), ("pipeline.workflow.inputs.x.contract.shape", ["batch", -1]),
+                        ("pipeline.workflow.inputs.x.contract.shape", ["batch", ""]), ("pipeline.workflow.inputs.x.role", {"kind": "runtime"}),
+                        ("pipeline.workflow.outputs.y.role", "picture"), ("pipeline.workflow.inputs.x.contract.rank", "2"),
+                        ("pipeline.workflow.steps.1.continue_when", "x"), ("pipeline.workflow.manifest", [])):
+        document = with_artifacts(make_packages.straight())
+        change(document, path, value)
+        assert not fits(schema, schema, document), path
+
+
+def test_the_schema_and_that_of_the_format_give_one_verdict(schema, fixtures):
+    yaml = pytest.importorskip("yaml")
+    theirs = json.loads((fixtures / "metadata" / "inference_metadata.schema.json").read_text())
+    paths = sorted((fixtures / "metadata").glob("*/*.yaml")) + sorted((fixtures / "packages").glob("*/inference_metadata.yaml"))
+    assert len(paths) > 40
+    for path in paths:
+        document = yaml.safe_load(path.read_text())
+        assert fits(schema, schema, document) == fits(theirs, theirs, document), (path, fits(theirs, theirs, document))
