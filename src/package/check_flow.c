@@ -220,6 +220,11 @@ void wf_walk_branch(wf_walk *k, const wf_meta_step *s) {
                       "the predicate '%.80s' has dtype %s and rank %lld, or more than one element",
                       s->predicate, t->dtype_text, (long long)t->rank);
   }
+  if (s->phis.n && s->cases.n > 1000000 / s->phis.n) { /* each phi is looked up for each case */
+    wf_check_fail(c, WF_PROBLEM_CAPABILITY, "", s->head.at, "outputs", "split the branch",
+                  "%zu phis of %zu cases are more than weft takes", s->phis.n, s->cases.n);
+    return;
+  }
   const wf_meta_contract **joined = wf_calloc(s->phis.n + 1, sizeof *joined);
   if (!joined) {
     c->out_of_memory = true;

@@ -205,7 +205,8 @@ static weft_status on_alias(reader *r, const yaml_event_t *e) {
   const char *name = (const char *)e->data.alias.anchor;
   const yaml_mark_t m = e->start_mark;
   size_t i = r->anchors.n;
-  while (i && !wf_str_is(r->anchors.at[i - 1].name, name)) i--;
+  const wf_str wanted = wf_str_of(name);
+  while (i && !wf_str_eq(r->anchors.at[i - 1].name, wanted)) i--;
   if (!i) return fail_at(r, m, "name an anchor that stands before it", "no anchor", name);
   const wf_doc_node *n = r->anchors.at[i - 1].node;
   if (!n) return fail_at(r, m, "name another anchor", "an alias inside its own anchor", name);
@@ -215,7 +216,7 @@ static weft_status on_alias(reader *r, const yaml_event_t *e) {
   return wf_doc_tree_key(r->tree, n->text, line_of(m), column_of(m));
 }
 
-enum { MAX_ANCHORS = 4096 }; /* each alias looks through them */
+enum { MAX_ANCHORS = 1024 }; /* each alias looks through them */
 
 static weft_status on_event(reader *r, const yaml_event_t *e, size_t *n_documents) {
   switch ((int)e->type) {

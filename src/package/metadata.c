@@ -78,7 +78,34 @@ static void check_pipeline(wf_rules *c) {
                 "the document has no pipeline");
 }
 
+/* Rules compare some things pair by pair; beyond these counts that would take a hostile document
+ * minutes, and no package comes near them. */
+static bool check_counts(wf_rules *c) {
+  enum { MAX_COMPARED = 4096 };
+  const wf_meta_serving *s = c->w->serving;
+  const wf_meta_adapters *a = c->m->adapters;
+  const struct {
+    const char *what;
+    size_t n;
+    const wf_meta_at *at;
+  } counts[] = {{"components", c->w->components.n, c->w->head.at},
+                {"state groups", s && s->state_service ? s->state_service->groups.n : 0,
+                 s ? s->head.at : NULL},
+                {"adapter targets", a ? a->target_manifest->targets.n : 0, a ? a->head.at : NULL},
+                {"adapters", a ? a->artifacts.n : 0, a ? a->head.at : NULL}};
+  bool fits = true;
+  for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+    if (counts[i].n <= MAX_COMPARED) continue;
+    fits = false;
+    wf_check_fail(c, WF_PROBLEM_CAPABILITY, "", counts[i].at, NULL, "split the package",
+                  "%zu %s are more than the %d that weft takes", counts[i].n, counts[i].what,
+                  MAX_COMPARED);
+  }
+  return fits;
+}
+
 static void check_structure(wf_rules *c) {
+  if (c->w && !check_counts(c)) return;
   if (c->w) {
     wf_check_ports(c);
     wf_check_components(c);

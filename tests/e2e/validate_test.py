@@ -368,3 +368,12 @@ def test_the_schema_and_that_of_the_format_give_one_verdict(schema, fixtures):
     for path in paths:
         document = yaml.safe_load(path.read_text())
         assert fits(schema, schema, document) == fits(theirs, theirs, document), (path, fits(theirs, theirs, document))
+
+
+def test_more_of_a_kind_than_rules_can_compare_is_refused_in_bounded_time(weft, tmp_path):
+    document = json.loads(json.dumps(make_packages.straight()))
+    w = document["pipeline"]["workflow"]
+    w["components"].update({f"c{i}": {"implementation": {"kind": "binding"}} for i in range(50000)})
+    start = time.monotonic()
+    code, found = problems(weft, make_packages.write(tmp_path / "p", document))
+    assert (code, [p["class"] for p in found]) == (10, ["E_CAPABILITY"]) and time.monotonic() - start < 20
