@@ -86,16 +86,32 @@ static bool can_pass(const wf_graph *g, const wf_node *n) {
          (wf_node_output(n, 1) < 0 || !graph_n_uses(g->values.at[n->outputs[1]]));
 }
 
+/* [B, 1, S, D]: the one head of keys that all heads of queries share, never turned in its life. */
+static bool is_one_head(const wf_graph *g, int32_t value) {
+  int64_t one;
+  return const_dim(g, value, 1, &one) && one == 1 && last_dim(g, value) > 0;
+}
+
 bool heads_can_turn(const wf_graph *g, int32_t value) {
   for (int depth = 0; depth < 8; depth++) {
     const wf_value *v = g->values.at[value];
     if (v->rank != 4) return false;
     if (transposed_by(g, value, swap_heads, 4) >= 0) return true;
     const wf_node *n = graph_producer_of(g, value);
-    if (!n || !can_pass(g, n)) return false;
+    if (!n || !can_pass(g, n)) return n && is_one_head(g, value);
     value = n->inputs[0];
   }
   return false;
+}
+
+static weft_status turn_one_head(pass *p, int32_t value, int32_t *result) {
+  wf_graph *g = p->g;
+  const wf_value *shape = graph_const_i64(g, (int64_t[]){0, -1, 1, last_dim(g, value)}, 4, 1);
+  wf_node *n =
+      shape ? graph_new_node(g, WF_OP_RESHAPE, 2, (int32_t[]){value, shape->id}, 1, NULL) : NULL;
+  if (!n) return graph_no_memory(p->err);
+  *result = n->outputs[0];
+  return graph_infer_node(g, n, p->err);
 }
 
 /* [B, S, H, D] of a head-major value: norms over D, cuts of it and casts commute with the
@@ -105,7 +121,8 @@ static weft_status apart(pass *p, int32_t value, int depth, int32_t *result) {
   *result = transposed_by(g, value, swap_heads, 4);
   if (*result >= 0) return WEFT_OK;
   const wf_node *n = graph_producer_of(g, value);
-  if (!n || depth > 8 || !can_pass(g, n)) return WEFT_OK;
+  if (!n || depth > 8) return WEFT_OK;
+  if (!can_pass(g, n)) return is_one_head(g, value) ? turn_one_head(p, value, result) : WEFT_OK;
   int32_t in[5], before;
   WF_RETURN_IF_ERROR(apart(p, n->inputs[0], depth + 1, &before));
   if (before < 0 || n->n_inputs > 5) return WEFT_OK;
