@@ -24,11 +24,32 @@ static int32_t find_layer(const pass *p, const int32_t past[2], const int32_t pr
   return -1;
 }
 
+/* A state that no port names, of an operator without past: in order, as pass_longhand counts them.
+ * -1: none may be made, or somebody reads what the operator calls present. */
+static int32_t fresh_layer(const pass *p, const wf_node *n) {
+  const wf_graph *g = p->g;
+  const wf_value *q = graph_value(g, n->inputs[0]), *k = graph_value(g, wf_node_input(n, 1));
+  int32_t layer = 0;
+  /* the keys are the run's own tokens' */
+  if (k && (q->rank < 3 || q->rank != k->rank || q->dims[q->rank - 2] < 0 ||
+            q->dims[q->rank - 2] != k->dims[k->rank - 2]))
+    return -1;
+  if (!p->o || !p->o->ports || !p->o->makes_states || p->o->ports->n_states) return -1;
+  for (int32_t i = 1; i < n->n_outputs; i++) {
+    if (n->outputs[i] >= 0 && graph_n_uses(g->values.at[n->outputs[i]])) return -1;
+  }
+  for (size_t i = 0; i < g->nodes.n; i++) {
+    layer += g->nodes.at[i]->op == WF_OP_WEFT_ATTENTION && !g->nodes.at[i]->is_dead;
+  }
+  return layer;
+}
+
 static weft_status attention_new(pass *p, wf_node *from, const int32_t in[9], const int32_t out[3],
                                  const wf_attention_params *a) {
   const wf_str name = from->name;
   graph_kill(p->g, from);
-  wf_node *n = graph_new_node(p->g, WF_OP_WEFT_ATTENTION, 9, in, 3, out);
+  const int32_t n_out = in[6] < 0 ? 1 : 3; /* a state without a port has no outputs */
+  wf_node *n = graph_new_node(p->g, WF_OP_WEFT_ATTENTION, 9, in, n_out, out);
   if (!n) return graph_no_memory(p->err);
   n->as.attention = *a;
   n->name = name;
@@ -83,7 +104,8 @@ static weft_status from_gqa(pass *p, wf_node *n) {
   const int64_t heads = wf_node_attr_i(n, "num_heads", 0),
                 kv = wf_node_attr_i(n, "kv_num_heads", 0);
   const int64_t window = wf_node_attr_i(n, "local_window_size", -1);
-  wf_attention_params a = {.layer = find_layer(p, in + 6, out + 1)};
+  const bool is_fresh = in[6] < 0 && in[7] < 0;
+  wf_attention_params a = {.layer = is_fresh ? fresh_layer(p, n) : find_layer(p, in + 6, out + 1)};
   if (a.layer < 0 || heads < 1 || kv < 1 || heads > 4096 || kv > 4096 || heads % kv || out[0] < 0)
     return WEFT_OK;
   if (wf_node_output(n, 3) >= 0 && graph_n_uses(g->values.at[n->outputs[3]])) return WEFT_OK;
@@ -182,13 +204,17 @@ static bool split_cache(const wf_graph *g, int32_t value, int which, onnx_attent
   return true;
 }
 
-static bool find_cache(const wf_graph *g, const wf_node *n, onnx_attention *a) {
+static bool find_cache(const pass *p, const wf_node *n, onnx_attention *a) {
+  const wf_graph *g = p->g;
   a->past[0] = wf_node_input(n, 4);
   a->past[1] = wf_node_input(n, 5);
   a->present[0] = wf_node_output(n, 1);
   a->present[1] = wf_node_output(n, 2);
   if (a->past[0] >= 0 && a->past[1] >= 0 && a->present[0] >= 0 && a->present[1] >= 0) return true;
-  if (a->past[0] >= 0 || a->past[1] >= 0 || a->is_flat) return false;
+  if (a->past[0] >= 0 || a->past[1] >= 0) return false;
+  const bool is_joined = made_by(g, a->k, WF_OP_CONCAT) || made_by(g, a->v, WF_OP_CONCAT);
+  if (p->o && p->o->makes_states && !p->o->ports->n_states && !is_joined) return true;
+  if (a->is_flat) return false;
   return split_cache(g, a->k, 0, a, &a->k) && split_cache(g, a->v, 1, a, &a->v);
 }
 
@@ -197,7 +223,8 @@ static bool find_cache(const wf_graph *g, const wf_node *n, onnx_attention *a) {
 static bool find_mask(pass *p, const wf_node *n, onnx_attention *a) {
   const int32_t mask = wf_node_input(n, 3);
   if (wf_node_input(n, 6) >= 0) return false;
-  return mask >= 0 && prove_mask(p, mask, false, &a->window);
+  if (mask < 0) return a->past[0] < 0 && wf_node_attr_i(n, "is_causal", 0);
+  return prove_mask(p, mask, false, &a->window);
 }
 
 static bool read_sizes(const wf_graph *g, const wf_node *n, onnx_attention *a) {
@@ -292,15 +319,16 @@ static weft_status from_onnx(pass *p, wf_node *n) {
   onnx_attention a = {.q = wf_node_input(n, 0), .k = wf_node_input(n, 1), .v = wf_node_input(n, 2)};
   rotation r;
   bool ok;
-  if (wf_node_output(n, 0) < 0 || !read_sizes(g, n, &a) || !find_cache(g, n, &a)) return WEFT_OK;
+  if (wf_node_output(n, 0) < 0 || !read_sizes(g, n, &a) || !find_cache(p, n, &a)) return WEFT_OK;
   if (wf_node_output(n, 3) >= 0 && graph_n_uses(g->values.at[n->outputs[3]])) return WEFT_OK;
-  const int32_t layer = find_layer(p, a.past, a.present);
+  const bool has_past = a.past[0] >= 0;
+  const int32_t layer = has_past ? find_layer(p, a.past, a.present) : fresh_layer(p, n);
   if (layer < 0 || !find_mask(p, n, &a)) return WEFT_OK;
   int32_t in[9] = {-1, -1, -1, -1, -1, -1, a.past[0], a.past[1], -1};
   WF_RETURN_IF_ERROR(turn_inputs(p, &a, &r, in, &ok));
   if (!ok) return WEFT_OK;
   in[3] = r.cos, in[4] = r.sin;
-  wf_node *made = graph_new_node(g, WF_OP_WEFT_ATTENTION, 9, in, 3, NULL);
+  wf_node *made = graph_new_node(g, WF_OP_WEFT_ATTENTION, 9, in, has_past ? 3 : 1, NULL);
   if (!made) return graph_no_memory(p->err);
   const float scale = wf_node_attr_f(n, "scale", 0);
   made->name = n->name;
@@ -316,8 +344,10 @@ static weft_status from_onnx(pass *p, wf_node *n) {
                             .rotary = r.params};
   made->as.attention.rotary.n_heads = (int32_t)a.n_heads;
   made->as.attention.rotary.head_dim = (int32_t)a.size;
-  take_output(g, made, 1, a.present[0]);
-  take_output(g, made, 2, a.present[1]);
+  if (has_past) {
+    take_output(g, made, 1, a.present[0]);
+    take_output(g, made, 2, a.present[1]);
+  }
   return put_result(p, n, made, &a);
 }
 

@@ -262,6 +262,26 @@ def test_a_model_without_past_reads_and_answers(weft, tmp_path):
     assert with_past["output_ids"] == without["output_ids"] and with_past["output_ids"]
 
 
+@pytest.mark.parametrize("name", ["operator_flat", "grouped"])
+def test_attention_operators_without_past_are_given_a_cache(weft, tmp_path, name):
+    whole, o = make_model(name)
+    model = without_past(make_model(name)[0])
+    for n in model.graph.node:
+        if n.op_type == "Attention":
+            del n.input[3:], n.output[1:]
+            n.attribute.append(onnx.helper.make_attribute("is_causal", 1))
+        elif n.op_type == "GroupQueryAttention":
+            n.input[3] = n.input[4] = ""
+    folder = make_folder(tmp_path / "p", o, model=whole, model_nopast=model)
+    kinds, _, text = report(weft, folder, "--model-file", "model_nopast")
+    assert re.search(r"^form: +packed", text, re.M), text[-600:]
+    assert kinds["weft.CachedAttention"] == 2
+    check_logits(weft, folder, model, 1e-4, "--model-file", "model_nopast")
+    args = ("--raw", "-p", "$*+", "--greedy", "--max-tokens", "6", "--kv", "f32", "--json")
+    with_past = weft.json("run", folder, *args)
+    assert weft.json("run", folder, "--model-file", "model_nopast", *args)["output_ids"] == with_past["output_ids"]
+
+
 def branch(model, name, suffix):
     """The nodes of a whole graph as a branch that takes inputs and weights from the graph around it."""
     inputs = {i.name for i in model.graph.input} | {i.name for i in model.graph.initializer}
