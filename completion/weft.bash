@@ -43,7 +43,10 @@ _weft() {
     tokenize) options="--pair --no-special --offsets --json --help" ;;
     detokenize) options="--skip-special --help" ;;
     template) options="--template --now --help" ;;
-    exec) options="--input -i --output-dir -o --profile $model" ;;
+    exec)
+        options="--input -i --output-dir -o --profile --ids --max-tokens -n --seed --temperature --temp --top-k --top-p --min-p
+            --greedy --ignore-eos $model"
+        ;;
     logits) options="--ids --output -o $model" ;;
     verify) options="--input -i --dump --reference --tolerance --seed --tokens -n $model" ;;
     bench) options="-p --prompt -n --decode -d --depth --json --profile $model" ;;

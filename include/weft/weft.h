@@ -511,6 +511,69 @@ WEFT_API WEFT_NODISCARD weft_status weft_graph_run(weft_graph *graph, const weft
                                                    size_t n_inputs, weft_tensor *outputs,
                                                    weft_error *err);
 
+/* ---- workflows
+ * -------------------------------------------------------------------------------- */
+
+/* A package's workflow: a program over several models, described by a document (docs/format.md).
+ * Its plan is compiled once and never changes; a run is one pass over it. */
+typedef struct weft_workflow weft_workflow;
+
+/* 1: the path is such a document or a folder that has one. Thread: any. */
+WEFT_API int weft_workflow_is(const char *path);
+/* Owner: *result is the caller's (weft_workflow_close). Thread: any.
+ * Errors: IO, PARSE, PACKAGE_INVALID, UNSUPPORTED (an adapter or operator that is missing, by
+ * name), OUT_OF_MEMORY, BACKEND. weft_validate tells all problems of a package. */
+WEFT_API WEFT_NODISCARD weft_status weft_workflow_open(weft_workflow **result, const char *path,
+                                                       const weft_model_options *options,
+                                                       weft_error *err);
+/* NULL is fine. Thread: any, once no call uses it. */
+WEFT_API void weft_workflow_close(weft_workflow *workflow);
+/* What it takes and gives: name, dtype (0: any), rank (-1: any), dims (-1 symbolic); NULL data.
+ * Borrowed from the workflow. Thread: any. */
+WEFT_API size_t weft_workflow_n_inputs(const weft_workflow *workflow);
+WEFT_API size_t weft_workflow_n_outputs(const weft_workflow *workflow);
+WEFT_API void weft_workflow_input(const weft_workflow *workflow, size_t i, weft_tensor *port);
+WEFT_API void weft_workflow_output(const weft_workflow *workflow, size_t i, weft_tensor *port);
+
+/* What a run is asked. Everything is borrowed until the next run or close. */
+typedef struct weft_request {
+  size_t struct_size;
+  size_t n_inputs;
+  const weft_tensor *inputs; /* by input name, or an application input's source name */
+  size_t n_prompts;          /* rows of equal length; 0: no prompt tokens */
+  int64_t n_prompt_tokens;
+  const int64_t *prompts; /* [n_prompts][n_prompt_tokens] */
+  int has_max_tokens, has_seed, ignore_eos;
+  int has_sampling; /* 0: greedy; else the four below hold, temperature 0 is greedy too */
+  int64_t max_tokens, seed, top_k;
+  double temperature, top_p, min_p;
+} weft_request;
+/* Nothing given: temperature 1, top_p 1, the rest off. Thread: as the storage. */
+WEFT_API void weft_request_init(weft_request *request, size_t struct_size);
+
+/* Runs it once, on the calling thread. Outputs are borrowed until the next run or close.
+ * Thread: exclusive (a second caller meanwhile: SESSION_BUSY). Errors: MISSING_INPUT, BIND (a
+ * tensor that contradicts its contract or that nothing declares), RUN (names the step), CANCELLED,
+ * INVALID_ARGUMENT, OUT_OF_MEMORY. After an error there are no outputs. */
+WEFT_API WEFT_NODISCARD weft_status weft_workflow_run(weft_workflow *workflow,
+                                                      const weft_request *request, weft_error *err);
+/* Ends the run that is going on at its next step. Thread: any. */
+WEFT_API void weft_workflow_cancel(weft_workflow *workflow);
+/* Rows of a row-wise output, each a tensor of its own; 0: it is one tensor, or did not come.
+ * Thread: exclusive. */
+WEFT_API size_t weft_workflow_rows(weft_workflow *workflow, size_t output);
+/* 1 and *tensor: an output (row -1) or a row of one; 0: it did not come. Thread: exclusive. */
+WEFT_API int weft_workflow_result(weft_workflow *workflow, size_t output, int64_t row,
+                                  weft_tensor *tensor);
+
+/* Of the last run: components run, trips of all loops, chunks published. */
+typedef struct weft_run_counts {
+  size_t struct_size;
+  uint64_t invocations, iterations, emits;
+} weft_run_counts;
+/* Thread: exclusive. */
+WEFT_API void weft_workflow_count(weft_workflow *workflow, weft_run_counts *counts);
+
 typedef struct weft_verify_options {
   size_t struct_size;
   const weft_tensor *inputs; /* NULL; by name. What is not given is made */

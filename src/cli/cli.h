@@ -149,6 +149,9 @@ weft_status cli_array_parse(const char *text, const weft_tensor *port, cli_array
 
 /* "NAME=FILE.npy" or "NAME=VALUE". A name may hold '=', so the longest port that fits is meant. The
  * tensor's name is the graph's, its data the array's. */
+/* The text behind NAME= as a tensor of the port *t, which it then describes. */
+weft_status cli_take_value(const char *value, cli_array *a, weft_tensor *t,
+                           weft_error *err) WF_NODISCARD;
 weft_status cli_read_input(const weft_graph *g, const char *text, cli_array *a, weft_tensor *t,
                            weft_error *err) WF_NODISCARD;
 
@@ -162,6 +165,22 @@ int cmd_validate(const cli_command *c, int argc, char **argv);
 int cmd_tokenize(const cli_command *c, int argc, char **argv);
 int cmd_detokenize(const cli_command *c, int argc, char **argv);
 int cmd_template(const cli_command *c, int argc, char **argv);
+/* What weft exec asks of a workflow. */
+typedef struct cli_request {
+  const char *ids;
+  bool greedy, ignore_eos, has_max_tokens, has_seed, has_temperature, has_top_k, has_top_p,
+      has_min_p;
+  int64_t max_tokens, top_k;
+  uint64_t seed;
+  float temperature, top_p, min_p;
+} cli_request;
+enum { CLI_N_REQUEST_OPTIONS = 10 };
+void cli_request_table(cli_request *r, cli_option table[CLI_N_REQUEST_OPTIONS]);
+bool cli_request_is_given(const cli_request *r);
+/* Runs the package's workflow once and writes every output into `dir`. */
+weft_status cli_exec_workflow(const char *path, const cli_texts *inputs, const cli_request *r,
+                              const weft_model_options *options, const char *dir,
+                              weft_error *err) WF_NODISCARD;
 int cmd_exec(const cli_command *c, int argc, char **argv);
 int cmd_logits(const cli_command *c, int argc, char **argv);
 int cmd_bench(const cli_command *c, int argc, char **argv);

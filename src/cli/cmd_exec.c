@@ -34,11 +34,7 @@ static weft_status fail_no_port(const weft_graph *g, const char *text, weft_erro
   return st;
 }
 
-weft_status cli_read_input(const weft_graph *g, const char *text, cli_array *a, weft_tensor *t,
-                           weft_error *err) {
-  const size_t n_name = find_port(g, text, t);
-  if (n_name == 0) return fail_no_port(g, text, err);
-  const char *value = text + n_name + 1;
+weft_status cli_take_value(const char *value, cli_array *a, weft_tensor *t, weft_error *err) {
   if (wf_str_ends(wf_str_of(value), WF_STR(".npy"))) {
     WF_RETURN_IF_ERROR(cli_npy_read(value, a, err));
     /* NumPy has no code for bfloat16 and the 8-bit floats: their bits come as unsigned integers */
@@ -54,6 +50,13 @@ weft_status cli_read_input(const weft_graph *g, const char *text, cli_array *a, 
   t->data = a->data;
   t->n_bytes = a->n_bytes;
   return WEFT_OK;
+}
+
+weft_status cli_read_input(const weft_graph *g, const char *text, cli_array *a, weft_tensor *t,
+                           weft_error *err) {
+  const size_t n_name = find_port(g, text, t);
+  if (n_name == 0) return fail_no_port(g, text, err);
+  return cli_take_value(text + n_name + 1, a, t, err);
 }
 
 /* NAME.npy with '/' written '_'. Owner: the caller (wf_free); NULL: no memory. */
@@ -105,7 +108,8 @@ int cmd_exec(const cli_command *c, int argc, char **argv) {
   const char *dir = NULL, *trace = NULL;
   weft_profile *profile = NULL;
   cli_model_options mo;
-  cli_option model_table[CLI_N_MODEL_OPTIONS];
+  cli_option model_table[CLI_N_MODEL_OPTIONS], request_table[CLI_N_REQUEST_OPTIONS];
+  cli_request request = {0};
   cli_texts rest = {0}, inputs = {0};
   weft_model_options options;
   weft_error err = {0};
@@ -121,8 +125,9 @@ int cmd_exec(const cli_command *c, int argc, char **argv) {
                             {NULL, NULL, CLI_FLAG, NULL, NULL, 0, 0, NULL, NULL}};
   cli_model_options_init(&mo);
   cli_model_table(&mo, model_table);
-  const cli_option *const tables[] = {own, model_table};
-  code = cli_parse(c, argc, argv, tables, 2, &rest);
+  cli_request_table(&request, request_table);
+  const cli_option *const tables[] = {own, request_table, model_table};
+  code = cli_parse(c, argc, argv, tables, 3, &rest);
   if (code >= 0) goto out;
   if (rest.n != 1 || !dir) {
     code = cli_usage(c, rest.n != 1 ? "name one model" : "--output-dir is missing");
@@ -134,6 +139,19 @@ int cmd_exec(const cli_command *c, int argc, char **argv) {
     goto out;
   }
   cli_model_take(&mo, true, &options);
+  if (weft_workflow_is(rest.at[0])) {
+    if (trace) {
+      code = cli_usage(c, "--profile FILE is for graphs, not for workflows");
+      goto out;
+    }
+    st = cli_exec_workflow(rest.at[0], &inputs, &request, &options, dir, &err);
+    code = st == WEFT_OK ? 0 : cli_fail(&err);
+    goto out;
+  }
+  if (cli_request_is_given(&request)) {
+    code = cli_usage(c, "tokens and sampling are asked of a workflow; '%s' has none", rest.at[0]);
+    goto out;
+  }
   arrays = wf_calloc(inputs.n + 1, sizeof *arrays);
   in = wf_calloc(inputs.n + 1, sizeof *in);
   if (!arrays || !in) {

@@ -13,20 +13,13 @@ static const char doc[] = "config.json";
 /* The best file that is there: full precision first, then the least lossy. A folder with several is
  * told apart by --model-file. Of an old pair the half without past is taken: the other
  * was traced for one token and may have no causal mask. */
-static const char *const candidates[] = {"model",
-                                         "decoder_model_merged",
-                                         "decoder_model",
-                                         "decoder_with_past_model",
-                                         "model_fp16",
-                                         "model_bf16",
-                                         "model_q8",
-                                         "model_quantized",
-                                         "model_int8",
-                                         "model_uint8",
-                                         "model_q4",
-                                         "model_q4f16",
-                                         "model_bnb4",
-                                         "decoder_model_merged_quantized"};
+static const char *const candidates[] = {"model",         "decoder_model_merged",
+                                         "decoder_model", "decoder_with_past_model",
+                                         "model_fp16",    "model_bf16",
+                                         "model_q8",      "model_quantized",
+                                         "model_int8",    "model_uint8",
+                                         "model_q4",      "model_q4f16",
+                                         "model_bnb4",    "decoder_model_merged_quantized"};
 static const char *const folders[] = {"onnx", "."};
 
 static weft_status find_model(const wf_package *p, const wf_buf *name, bool *is_there,

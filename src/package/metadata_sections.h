@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The part of metadata.h that stands beside the workflow: model facts, tokenizer, generation,
- * profiles, preprocessing, LoRA, speculation. Included by metadata.h alone. */
+ * profiles, preprocessing, LoRA, speculation. */
 #ifndef WF_PACKAGE_METADATA_SECTIONS_H
 #define WF_PACKAGE_METADATA_SECTIONS_H
+
+#include "package/metadata_workflow.h"
 
 typedef struct wf_meta_key_lengths {
   wf_meta_head head;

@@ -54,6 +54,11 @@ weft_status wf_worker_backend_run(wf_worker_backend *b, const wf_invocation *v, 
   }
   const wf_row row = {.inputs = b->inputs, .outputs = b->outputs};
   st = wf_backend_session_run(p->backend, b->sessions[v->component], &row, 1, err);
+  /* what a graph makes of its values is the run's failure (format §7), not a wrong call */
+  if (st == WEFT_INVALID_ARGUMENT || st == WEFT_BACKEND) {
+    st = WEFT_RUN;
+    if (err) err->status = st;
+  }
   if (st != WEFT_OK) return wf_fail_in(err, st, "%s: component '%s': ", v->path, c->name);
   for (size_t i = 0; i < c->n_outputs; i++) {
     results[i] = NULL;

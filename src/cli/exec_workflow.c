@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* weft exec on a package with a workflow: named values in, every output as .npy files. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "cli/cli.h"
+
+void cli_request_table(cli_request *r, cli_option table[CLI_N_REQUEST_OPTIONS]) {
+  const cli_option rows[CLI_N_REQUEST_OPTIONS] = {
+      {"--ids", NULL, CLI_TEXT, &r->ids, NULL, 0, 0, "IDS", "a workflow's prompt tokens"},
+      {"--max-tokens", "-n", CLI_INT, &r->max_tokens, &r->has_max_tokens, 0, INT32_MAX, "N",
+       "at most so many tokens"},
+      {"--seed", NULL, CLI_SEED, &r->seed, &r->has_seed, 0, 0, "N", "same seed, same output"},
+      {"--temperature", "--temp", CLI_NUMBER, &r->temperature, &r->has_temperature, 0, 1e6, "F",
+       "0 is greedy"},
+      {"--top-k", NULL, CLI_INT, &r->top_k, &r->has_top_k, 0, INT32_MAX, "N", "0 is off"},
+      {"--top-p", NULL, CLI_NUMBER, &r->top_p, &r->has_top_p, 0, 1, "F", "1 is off"},
+      {"--min-p", NULL, CLI_NUMBER, &r->min_p, &r->has_min_p, 0, 1, "F", "0 is off"},
+      {"--ignore-eos", NULL, CLI_FLAG, &r->ignore_eos, NULL, 0, 0, NULL,
+       "goes on after an end token"},
+      {"--greedy", NULL, CLI_FLAG, &r->greedy, NULL, 0, 0, NULL, "always the likeliest token"},
+      {NULL, NULL, CLI_FLAG, NULL, NULL, 0, 0, NULL, NULL}};
+  memcpy(table, rows, sizeof rows);
+}
+
+bool cli_request_is_given(const cli_request *r) {
+  return r->ids || r->has_max_tokens || r->has_seed || r->has_temperature || r->has_top_k ||
+         r->has_top_p || r->has_min_p || r->greedy || r->ignore_eos;
+}
+
+/* Saying nothing about sampling is greedy; any word means sampling, with the unsaid ones off. */
+static weft_status fill(const cli_request *r, weft_request *request, int64_t **prompt,
+                        weft_error *err) {
+  weft_request_init(request, sizeof *request);
+  request->has_max_tokens = r->has_max_tokens;
+  request->max_tokens = r->max_tokens;
+  request->ignore_eos = r->ignore_eos;
+  request->has_seed = r->has_seed;
+  request->seed = (int64_t)r->seed;
+  request->has_sampling =
+      !r->greedy && (r->has_temperature || r->has_top_k || r->has_top_p || r->has_min_p);
+  if (r->has_temperature) request->temperature = (double)r->temperature;
+  if (r->has_top_k) request->top_k = r->top_k;
+  if (r->has_top_p) request->top_p = (double)r->top_p;
+  if (r->has_min_p) request->min_p = (double)r->min_p;
+  if (!r->ids) return WEFT_OK;
+  int32_t *ids = NULL;
+  size_t n = 0;
+  if (!cli_parse_ids(r->ids, &ids, &n) || n == 0) {
+    wf_free(ids);
+    return wf_fail(err, WEFT_INVALID_ARGUMENT, "give token ids separated by commas",
+                   "--ids is '%s'", r->ids);
+  }
+  *prompt = wf_calloc(n, sizeof **prompt);
+  for (size_t i = 0; *prompt && i < n; i++) (*prompt)[i] = ids[i];
+  wf_free(ids);
+  if (!*prompt) return wf_fail_memory(err, n * sizeof **prompt, "a prompt");
+  request->n_prompts = 1;
+  request->n_prompt_tokens = (int64_t)n;
+  request->prompts = *prompt;
+  return WEFT_OK;
+}
+
+static weft_status read_input(const weft_workflow *w, const char *text, cli_array *a,
+                              weft_tensor *t, char **name, weft_error *err) {
+  size_t best = 0;
+  for (size_t i = 0; i < weft_workflow_n_inputs(w); i++) {
+    weft_tensor candidate = {.struct_size = sizeof candidate};
+    weft_workflow_input(w, i, &candidate);
+    const size_t n = strlen(candidate.name);
+    if (n > best && strncmp(text, candidate.name, n) == 0 && text[n] == '=') {
+      best = n;
+      *t = candidate;
+    }
+  }
+  if (best == 0) { /* a name that only the run knows: of an application's source */
+    best = strcspn(text, "=");
+    *name = wf_alloc(best + 1);
+    if (!*name) return wf_fail_memory(err, best, "a name");
+    memcpy(*name, text, best);
+    (*name)[best] = '\0';
+    *t = (weft_tensor){.struct_size = sizeof *t, .name = *name, .rank = -1};
+  }
+  return cli_take_value(text + best + 1, a, t, err);
+}
+
+/* NAME.npy or NAME.row.I.npy in `dir`, with '/' written '_'. */
+static weft_status write_one(const char *dir, const weft_tensor *t, int64_t row, weft_error *err) {
+  wf_buf name = {0};
+  for (const char *p = t->name; *p; p++) wf_buf_putc(&name, *p == '/' ? '_' : *p);
+  if (row >= 0) wf_buf_printf(&name, ".row.%lld", (long long)row);
+  wf_buf_puts(&name, ".npy");
+  char *file = wf_buf_take(&name);
+  char *path = file ? wf_path_join(dir, file) : NULL;
+  const weft_status st = path ? cli_npy_write(path, t, err) : wf_fail_memory(err, 0, "a path");
+  wf_free(path);
+  wf_free(file);
+  return st;
+}
+
+static weft_status write_outputs(weft_workflow *w, const char *dir, weft_error *err) {
+  WF_RETURN_IF_ERROR(wf_path_make_dirs(dir, false, err));
+  for (size_t i = 0; i < weft_workflow_n_outputs(w); i++) {
+    const size_t n_rows = weft_workflow_rows(w, i);
+    for (int64_t row = n_rows ? 0 : -1; row < (int64_t)n_rows; row++) {
+      weft_tensor t = {.struct_size = sizeof t};
+      /* an output that did not come is not written */
+      if (weft_workflow_result(w, i, row, &t)) WF_RETURN_IF_ERROR(write_one(dir, &t, row, err));
+    }
+  }
+  return WEFT_OK;
+}
+
+weft_status cli_exec_workflow(const char *path, const cli_texts *inputs, const cli_request *r,
+                              const weft_model_options *options, const char *dir,
+                              weft_error *err) {
+  weft_status st = WEFT_OK;
+  weft_workflow *w = NULL;
+  weft_request request;
+  int64_t *prompt = NULL;
+  cli_array *arrays = wf_calloc(inputs->n + 1, sizeof *arrays);
+  weft_tensor *in = wf_calloc(inputs->n + 1, sizeof *in);
+  char **names = wf_calloc(inputs->n + 1, sizeof *names);
+  if (!arrays || !in || !names) {
+    st = wf_fail_memory(err, 0, "inputs");
+    goto out;
+  }
+  WF_TRY(fill(r, &request, &prompt, err));
+  WF_TRY(weft_workflow_open(&w, path, options, err));
+  for (size_t i = 0; i < inputs->n; i++) {
+    WF_TRY(read_input(w, inputs->at[i], &arrays[i], &in[i], &names[i], err));
+  }
+  request.n_inputs = inputs->n;
+  request.inputs = in;
+  WF_TRY(weft_workflow_run(w, &request, err));
+  st = write_outputs(w, dir, err);
+out:
+  weft_workflow_close(w);
+  for (size_t i = 0; arrays && i < inputs->n; i++) wf_free(arrays[i].data);
+  for (size_t i = 0; names && i < inputs->n; i++) wf_free(names[i]);
+  wf_free(names);
+  wf_free(arrays);
+  wf_free(in);
+  wf_free(prompt);
+  return st;
+}
