@@ -113,8 +113,7 @@ static weft_status write_outputs(weft_workflow *w, const char *dir, weft_error *
 }
 
 weft_status cli_exec_workflow(const char *path, const cli_texts *inputs, const cli_request *r,
-                              const weft_model_options *options, const char *dir,
-                              weft_error *err) {
+                              const weft_model_options *options, const char *dir, weft_error *err) {
   weft_status st = WEFT_OK;
   weft_workflow *w = NULL;
   weft_request request;

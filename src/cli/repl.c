@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <termios.h>
 #include <unistd.h>
 #include <wchar.h>
 
@@ -381,7 +382,12 @@ static int converse(repl *r, weft_cancel *cancel) {
     cli_interrupt_at_prompt(r->is_terminal);
     cli_interrupt_target(NULL);
     if (!read_line(r, &line)) {
-      if (r->is_terminal && cli_was_interrupted()) continue; /* the line was given up */
+      if (r->is_terminal && cli_was_interrupted()) {
+        /* the line was given up, with what of it nobody has read yet: a terminal that turns Ctrl-C
+         * into the signal drops that by itself, one that is sent the signal does not */
+        tcflush(STDIN_FILENO, TCIFLUSH);
+        continue;
+      }
       break;
     }
     if (line.failed) {

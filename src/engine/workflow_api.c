@@ -43,9 +43,9 @@ static weft_status fail_busy(weft_error *err) {
 int weft_workflow_is(const char *path) {
   const wf_str name = wf_str_of(path);
   if (!wf_path_is_dir(path)) {
-    return !wf_is_onnx(path) && (wf_str_ends(name, WF_STR(".yaml")) ||
-                                 wf_str_ends(name, WF_STR(".yml")) ||
-                                 wf_str_ends(name, WF_STR(".json")));
+    return !wf_is_onnx(path) &&
+           (wf_str_ends(name, WF_STR(".yaml")) || wf_str_ends(name, WF_STR(".yml")) ||
+            wf_str_ends(name, WF_STR(".json")));
   }
   char *document = wf_metadata_find_document(path);
   const int is_there = document != NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plan's tables, and its components compiled. The document has passed every rule before it comes
- * here; what is checked again is what a wrong index could follow from. */
+/* The plan's tables, and its components compiled. The document has passed every rule before it
+ * comes here; what is checked again is what a wrong index could follow from. */
 #include "workflow/plan_build.h"
 
 #include <string.h>
@@ -72,8 +72,7 @@ weft_status plan_package_contract(plan_builder *b, const wf_meta_contract *c,
 
 /* ---- inputs, outputs, cells ---------------------------------------------------------------- */
 
-static weft_status take_literal(plan_builder *b, const wf_meta_literal *from,
-                                wf_plan_literal *to) {
+static weft_status take_literal(plan_builder *b, const wf_meta_literal *from, wf_plan_literal *to) {
   if (from->n == 0) return WEFT_OK;
   int64_t *ints = wf_arena_calloc(b->arena, from->n, sizeof *ints);
   double *floats = wf_arena_calloc(b->arena, from->n, sizeof *floats);
@@ -286,8 +285,8 @@ static weft_status take_components(plan_builder *b, wf_plan_component **componen
   for (size_t i = 0; i < n; i++) {
     const wf_meta_component *c = &b->w->components.at[i];
     /* an API-boundary contract is never invoked (format §15.5) */
-    const bool is_text = c->implementation->abi &&
-                         strcmp(c->implementation->abi, "onnx-genai.text-assembly") == 0;
+    const bool is_text =
+        c->implementation->abi && strcmp(c->implementation->abi, "onnx-genai.text-assembly") == 0;
     if (is_text) {
       (*components)[i] = (wf_plan_component){.name = wf_arena_strdup(b->arena, c->head.name),
                                              .kind = WF_COMPONENT_BINDING};

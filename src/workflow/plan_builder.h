@@ -20,10 +20,10 @@ typedef struct plan_builder {
   const wf_metadata *m;
   const wf_meta_workflow *w;
   const wf_plan_options *o;
-  WF_VEC(plan_name) names;      /* visible ones */
-  WF_VEC(const char *) slots;   /* names of all slots */
+  WF_VEC(plan_name) names;    /* visible ones */
+  WF_VEC(const char *) slots; /* names of all slots */
   WF_VEC(wf_plan_symbol) symbols;
-  wf_slot *cell_slots;          /* [n_cells] of the loop that carries it; none: not carried */
+  wf_slot *cell_slots; /* [n_cells] of the loop that carries it; none: not carried */
   size_t depth;
   weft_error *err;
 } plan_builder;

@@ -99,7 +99,8 @@ static weft_status bind(plan_builder *b, const wf_meta_pairs *pairs, const char 
 
 static weft_status invoke(plan_builder *b, const wf_meta_step *s, wf_plan_step *made) {
   size_t at = 0;
-  while (at < b->plan->n_components && strcmp(b->plan->components[at].name, s->component) != 0) at++;
+  while (at < b->plan->n_components && strcmp(b->plan->components[at].name, s->component) != 0)
+    at++;
   if (at == b->plan->n_components) {
     return wf_fail(b->err, WEFT_PACKAGE_INVALID, "invoke a component that is declared",
                    "%s: there is no component '%s' (STEP-01)", made->path, s->component);
@@ -108,8 +109,8 @@ static weft_status invoke(plan_builder *b, const wf_meta_step *s, wf_plan_step *
   made->as.invoke.component = (int32_t)at;
   made->as.invoke.n_inputs = s->inputs.n;
   made->as.invoke.n_outputs = s->outputs.n;
-  WF_RETURN_IF_ERROR(bind(b, &s->inputs, made->path, c->inputs, c->n_inputs, false,
-                          &made->as.invoke.inputs));
+  WF_RETURN_IF_ERROR(
+      bind(b, &s->inputs, made->path, c->inputs, c->n_inputs, false, &made->as.invoke.inputs));
   return bind(b, &s->outputs, made->path, c->outputs, c->n_outputs, true, &made->as.invoke.outputs);
 }
 
