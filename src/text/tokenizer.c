@@ -173,11 +173,11 @@ out:
 
 weft_status wf_call_swap(wf_call *c, weft_error *err) {
   if (c->next.failed) {
-    if (c->next.text.failed || c->next.text.n < UINT32_MAX / 2) {
+    if (!c->next.outgrew) {
       return wf_fail_memory(err, c->next.text.n, "a text on its way to tokens");
     }
-    return wf_fail(err, WEFT_LIMIT, "shorten the text",
-                   "the text grows beyond 4 GiB while it is normalised");
+    return wf_fail(err, WEFT_LIMIT, "shorten the text or use another tokenizer",
+                   "the text grows beyond %zu bytes while it is normalised", c->next.limit_bytes);
   }
   const wf_doc swap = c->doc;
   c->doc = c->next;
@@ -294,6 +294,8 @@ static weft_status encode_text(wf_call *c, wf_str text, weft_error *err) {
   wf_doc_clear(&c->next);
   d->is_aligned = c->want_offsets || t->needs_align || (c->any_content && !c->all_content);
   c->next.is_aligned = d->is_aligned;
+  const size_t grown = WF_GROWN_LIMIT(text.n);
+  d->limit_bytes = c->next.limit_bytes = grown < UINT32_MAX ? grown : UINT32_MAX;
   wf_buf_add_str(&d->text, text);
   if (d->text.failed || (d->is_aligned && !wf_vec_reserve(&d->align, text.n))) {
     return wf_fail_memory(err, text.n * 9, "a text on its way to tokens");

@@ -80,12 +80,17 @@ static int byte_token(wf_str s) {
   return high < 0 ? -1 : high * 16 + low;
 }
 
+#define DECODED_LIMIT ((size_t)256 << 20)
+
 static weft_status add_replaced(wf_buf *out, wf_str s, const wf_decoder *d, weft_error *err) {
   wf_matches m = {0};
   wf_regex_scratch scratch = {0};
   weft_status st = wf_regex_find(d->regex, &scratch, s.at, s.n, &m, err);
   for (size_t i = 0; st == WEFT_OK && i < m.n; i++) {
-    if (m.at[i].is_match) {
+    if (out->n > DECODED_LIMIT) {
+      st = wf_fail(err, WEFT_LIMIT, "decode fewer ids or use another tokenizer",
+                   "the text grows beyond %zu bytes while it is decoded", DECODED_LIMIT);
+    } else if (m.at[i].is_match) {
       wf_buf_add_str(out, d->content);
     } else {
       wf_buf_add(out, s.at + m.at[i].begin, m.at[i].end - m.at[i].begin);

@@ -36,8 +36,9 @@ void wf_rewrite_drop(wf_rewrite *w, size_t n_chars) {
 }
 
 static void add_bytes(wf_doc *d, const char *s, size_t n) {
-  if (d->text.n + n >= UINT32_MAX) {
-    d->failed = true;
+  const size_t limit = d->limit_bytes && d->limit_bytes < UINT32_MAX ? d->limit_bytes : UINT32_MAX;
+  if (n >= limit || d->text.n + n >= limit) {
+    d->failed = d->outgrew = true;
     return;
   }
   wf_buf_add(&d->text, s, n);

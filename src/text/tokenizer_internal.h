@@ -142,11 +142,14 @@ typedef struct wf_match {
 } wf_match;
 typedef WF_VEC(wf_match) wf_matches;
 
-/* What PCRE2 writes while matching; one per call. */
+/* What PCRE2 writes while matching, and the work it has done; one per call, so that the bound on
+ * the work is one for all pieces of the text and all expressions that it passes. */
 typedef struct wf_regex_scratch {
   pcre2_match_data *data;
   pcre2_match_context *context;
   pcre2_jit_stack *stack;
+  uint64_t work, work_limit; /* steps between items of an expression */
+  size_t last_at;            /* where the last step stood */
 } wf_regex_scratch;
 void wf_regex_scratch_deinit(wf_regex_scratch *s);
 /* Fills `out` with matches and the stretches between, covering all n bytes.
@@ -157,6 +160,12 @@ weft_status wf_regex_find(const wf_regex *r, wf_regex_scratch *s, const char *te
 size_t wf_scan_next(wf_scan_kind kind, const char *s, size_t n, size_t at);
 
 /* ---- The text under way (tokenizer_doc.c) ---- */
+
+/* A file of real use has a handful of each; every one is a pass over the text. */
+#define WF_STEPS_LIMIT 256
+/* How far a text of n bytes may grow while it is normalised: NFKD's worst character makes 11 times
+ * as many bytes, ByteLevel twice, a replaced space three times. */
+#define WF_GROWN_LIMIT(n) (((size_t)16 << 20) + 64 * (n))
 
 typedef struct wf_piece {
   uint32_t begin, end; /* in the document's text */
@@ -173,7 +182,9 @@ typedef struct wf_doc {
   WF_VEC(wf_align) align; /* one row a byte when is_aligned */
   WF_VEC(wf_piece) pieces;
   bool is_aligned;
-  bool failed; /* memory is out or the text outgrew its limit; sticks */
+  size_t limit_bytes; /* of text; 0: what positions can count */
+  bool failed;        /* memory is out or the text outgrew its limit; sticks */
+  bool outgrew;       /* it was the limit */
 } wf_doc;
 
 void wf_doc_deinit(wf_doc *d);
@@ -489,6 +500,8 @@ weft_status wf_parts_normalizer(wf_tokenizer *t, const wf_tree *n, weft_error *e
 weft_status wf_parts_pretok(wf_tokenizer *t, const wf_tree *n, weft_error *err) WF_NODISCARD;
 weft_status wf_parts_post(wf_tokenizer *t, const wf_tree *n, weft_error *err) WF_NODISCARD;
 weft_status wf_parts_decoder(wf_tokenizer *t, const wf_tree *n, weft_error *err) WF_NODISCARD;
+/* The refusal of a step beyond WF_STEPS_LIMIT. */
+weft_status wf_parts_too_many(const wf_tree *n, weft_error *err) WF_COLD;
 weft_status wf_parts_pattern(const wf_tree *n, wf_regex **result, weft_error *err) WF_NODISCARD;
 /* The model, streamed (tokenizer_load_model.c). The reader stands before the model's value. */
 weft_status wf_load_model(wf_tokenizer *t, wf_json_reader *r, weft_error *err) WF_NODISCARD;

@@ -229,7 +229,7 @@ static void strip(wf_call *c, const wf_piece *p, bool left, bool right) {
 }
 
 static void add_text(wf_rewrite *w, wf_str text, int first_change) {
-  for (size_t at = 0; at < text.n;) {
+  for (size_t at = 0; at < text.n && !w->to->failed;) {
     uint32_t cp;
     const bool first = at == 0;
     at += wf_char_at(text.at + at, text.n - at, &cp);
@@ -257,7 +257,7 @@ static weft_status replace(wf_call *c, const wf_piece *p, const wf_norm *n, weft
   WF_RETURN_IF_ERROR(wf_regex_find(n->regex, &c->regex, c->doc.text.at + p->begin,
                                    p->end - p->begin, &c->matches, err));
   wf_rewrite w = wf_rewrite_begin(&c->doc, &c->next, *p);
-  for (size_t i = 0; i < c->matches.n; i++) {
+  for (size_t i = 0; i < c->matches.n && !c->next.failed; i++) {
     const wf_match m = c->matches.at[i];
     if (m.is_match) {
       w.at = p->begin + m.end;

@@ -22,6 +22,11 @@ static weft_status unknown(const wf_tree *n, const char *what, wf_str type, weft
 }
 
 /* {"String": "x"}, {"Regex": "x"}, or a plain string as very old files have it. */
+weft_status wf_parts_too_many(const wf_tree *n, weft_error *err) {
+  return wf_tree_fail(n, err, WEFT_LIMIT, "there are more than %d steps before this one",
+                      WF_STEPS_LIMIT);
+}
+
 weft_status wf_parts_pattern(const wf_tree *n, wf_regex **result, weft_error *err) {
   const wf_tree *p = wf_tree_get(n, "pattern");
   if (!p) return wf_tree_fail(n, err, WEFT_TOKENIZER, "the member 'pattern' is missing");
@@ -118,6 +123,7 @@ weft_status wf_parts_normalizer(wf_tokenizer *t, const wf_tree *n, weft_error *e
   size_t k = 0;
   while (k < WF_ARRAY_LEN(kinds) && !wf_str_is(type, kinds[k].name)) k++;
   if (k == WF_ARRAY_LEN(kinds)) return unknown(n, "normalizer", type, err);
+  if (t->norms.n >= WF_STEPS_LIMIT) return wf_parts_too_many(n, err);
   wf_norm m = {.kind = kinds[k].kind};
   m.left = wf_tree_bool(n, "strip_left", true);
   m.right = wf_tree_bool(n, "strip_right", true);
@@ -213,6 +219,7 @@ weft_status wf_parts_pretok(wf_tokenizer *t, const wf_tree *n, weft_error *err) 
   size_t k = 0;
   while (k < WF_ARRAY_LEN(kinds) && !wf_str_is(type, kinds[k].name)) k++;
   if (k == WF_ARRAY_LEN(kinds)) return unknown(n, "pre_tokenizer", type, err);
+  if (t->pretoks.n >= WF_STEPS_LIMIT) return wf_parts_too_many(n, err);
   wf_pretok m = {.kind = kinds[k].kind};
   m.add_prefix_space = wf_tree_bool(n, "add_prefix_space", true);
   m.use_regex = wf_tree_bool(n, "use_regex", true);
@@ -291,6 +298,7 @@ weft_status wf_parts_decoder(wf_tokenizer *t, const wf_tree *n, weft_error *err)
   size_t k = 0;
   while (k < WF_ARRAY_LEN(kinds) && !wf_str_is(type, kinds[k].name)) k++;
   if (k == WF_ARRAY_LEN(kinds)) return unknown(n, "decoder", type, err);
+  if (t->decoders.n >= WF_STEPS_LIMIT) return wf_parts_too_many(n, err);
   wf_decoder d = {.kind = kinds[k].kind};
   weft_status st = read_decoder(t, n, &d, err);
   if (st == WEFT_OK && !wf_vec_push(&t->decoders, d)) {

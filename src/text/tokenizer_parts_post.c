@@ -118,7 +118,8 @@ static weft_status read_cls_sep(wf_tokenizer *t, const wf_tree *n, bool twice, w
   return WEFT_OK;
 }
 
-static weft_status push(wf_tokenizer *t, const wf_post *p, weft_error *err) {
+static weft_status push(wf_tokenizer *t, const wf_post *p, const wf_tree *n, weft_error *err) {
+  if (t->posts.n >= WF_STEPS_LIMIT) return wf_parts_too_many(n, err);
   return wf_vec_push(&t->posts, *p) ? WEFT_OK : no_memory(err);
 }
 
@@ -141,20 +142,20 @@ weft_status wf_parts_post(wf_tokenizer *t, const wf_tree *n, weft_error *err) {
   if (wf_str_is(type->text, "TemplateProcessing")) {
     WF_RETURN_IF_ERROR(read_template(t, n, "single", &p.single, &p.n_single, err));
     WF_RETURN_IF_ERROR(read_template(t, n, "pair", &p.pair, &p.n_pair, err));
-    return push(t, &p, err);
+    return push(t, &p, n, err);
   }
   const bool roberta = wf_str_is(type->text, "RobertaProcessing");
   if (roberta || wf_str_is(type->text, "ByteLevel")) {
     if (wf_tree_bool(n, "trim_offsets", true)) {
       const wf_post trim = {.kind = WF_POST_TRIM,
                             .add_prefix_space = wf_tree_bool(n, "add_prefix_space", true)};
-      WF_RETURN_IF_ERROR(push(t, &trim, err));
+      WF_RETURN_IF_ERROR(push(t, &trim, n, err));
     }
     if (!roberta) return WEFT_OK;
   }
   if (roberta || wf_str_is(type->text, "BertProcessing")) {
     WF_RETURN_IF_ERROR(read_cls_sep(t, n, roberta, &p, err));
-    return push(t, &p, err);
+    return push(t, &p, n, err);
   }
   return wf_tree_fail(n, err, WEFT_UNSUPPORTED, "the post_processor '%.*s' is unknown to weft",
                       (int)(type->text.n < 100 ? type->text.n : 100), type->text.at);

@@ -131,23 +131,27 @@ static bool add_rows(rows *out, const rows *from) {
 
 /* Several templates in a sequence each work on the sequences the one before left: the first's
  * special tokens become part of them. */
-static bool apply_template(const wf_post *p, rows seq[2], bool is_pair, bool specials,
-                           wf_buf *token_text) {
+static weft_status apply_template(const wf_post *p, rows seq[2], bool is_pair, bool specials,
+                                  size_t limit, wf_buf *token_text, weft_error *err) {
   const wf_post_part *parts = is_pair ? p->pair : p->single;
   const size_t n_parts = is_pair ? p->n_pair : p->n_single;
   rows all = {0};
   for (size_t i = 0; i < n_parts; i++) {
     const bool ok = parts[i].sequence < 0 ? !specials || add_special(&all, &parts[i], token_text)
                                           : add_rows(&all, &seq[parts[i].sequence]);
-    if (!ok) {
+    if (!ok || all.n > limit) {
       wf_vec_free(&all);
-      return false;
+      return !ok ? wf_fail_memory(err, sizeof(row), "tokens")
+                 : wf_fail(
+                       err, WEFT_LIMIT, "use another tokenizer",
+                       "the templates of the post_processor make more than %zu tokens of a text",
+                       limit);
     }
   }
   wf_vec_free(&seq[0]);
   seq[0] = all;
   seq[1].n = 0;
-  return true;
+  return WEFT_OK;
 }
 
 static weft_status finish(const rows *r, bool want_offsets, wf_buf *token_text, wf_encoding *out,
@@ -200,13 +204,12 @@ weft_status wf_post_apply(const wf_tokenizer *t, bool specials, bool want_offset
           (row){x->id, spans ? spans[i] : (wf_token_span){0, 0, 0, 0}, x->text_at, x->text_n};
     }
   }
+  /* templates that name a sequence twice, one after another, would double it each time */
+  const size_t limit = 65536 + 8 * (seq[0].n + seq[1].n);
   bool is_pair = second != NULL;
   for (size_t i = 0; i < t->posts.n; i++) {
     if (t->posts.at[i].kind != WF_POST_TEMPLATE) continue;
-    if (!apply_template(&t->posts.at[i], seq, is_pair, specials, token_text)) {
-      st = wf_fail_memory(err, sizeof(row), "tokens");
-      goto out;
-    }
+    WF_TRY(apply_template(&t->posts.at[i], seq, is_pair, specials, limit, token_text, err));
     is_pair = false;
   }
   if (is_pair && !add_rows(&seq[0], &seq[1])) {

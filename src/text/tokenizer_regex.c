@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Regular expressions of tokenizer files. They are written for Oniguruma's Ruby syntax, which
  * differs from PCRE2 in what \w, \s, \h, (?m) and nested classes mean, so each is translated first.
- * Expressions come from strangers' files: nesting and length are bounded, and matching has PCRE2's
- * own limits, so that the worst file ends in an error and not in a hang. */
+ * Expressions come from strangers' files: nesting and length are bounded, and so is matching.
+ * PCRE2's own limit is for one match, of which a text has many, and compiled code counts no step of
+ * a plain repeat (`[xw]*x[xw]*x[xw]*[yz]` ran for hours on a long text of x). So each item of an
+ * expression calls back, and the calls of a whole text are counted. Measured on code and prose with
+ * the split expression of o200k: 33 MB/s instead of 48, against 10 without compiled code. */
 #include "base/utf8.h"
 #include "text/tokenizer_internal.h"
 
@@ -159,6 +162,11 @@ static weft_status translate_escape(translator *t, wf_buf *out, bool in_class, b
       wf_buf_add(out, t->in.at + t->at + 2, 4);
       wf_buf_putc(out, '}');
       t->at += 6;
+      return WEFT_OK;
+    case 'Q': /* plain letters in Ruby's syntax; PCRE2 would quote what follows */
+    case 'E':
+      wf_buf_putc(out, c);
+      t->at += 2;
       return WEFT_OK;
     default: {
       uint32_t cp;
@@ -382,10 +390,10 @@ weft_status wf_regex_compile(wf_regex **result, wf_str pattern, const char *path
     int code;
     PCRE2_SIZE at;
     /* Ruby's ^ and $ always mean lines. */
-    r->code = pcre2_compile(
-        (PCRE2_SPTR)wf_buf_cstr(&text), text.n,
-        PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C | PCRE2_NO_UTF_CHECK,
-        &code, &at, NULL);
+    r->code = pcre2_compile((PCRE2_SPTR)wf_buf_cstr(&text), text.n,
+                            PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C |
+                                PCRE2_NO_UTF_CHECK | PCRE2_AUTO_CALLOUT,
+                            &code, &at, NULL);
     if (!r->code) {
       char why[128];
       (void)pcre2_get_error_message(code, (PCRE2_UCHAR *)why, sizeof why);
@@ -448,8 +456,23 @@ static weft_status no_memory(weft_error *err) {
   return wf_fail_memory(err, sizeof(wf_match), "the pieces of a text");
 }
 
-static weft_status prepare(wf_regex_scratch *s, weft_error *err) {
+#define WORK_AT_LEAST (UINT64_C(1) << 26) /* about a third of a second */
+#define WORK_PER_BYTE 32                  /* split expressions of real models need 2 to 5 */
+
+/* Between two calls lies at most one plain repeat, whose length the distance tells. */
+static int count_work(pcre2_callout_block *b, void *user) {
+  wf_regex_scratch *s = user;
+  const size_t at = b->current_position;
+  const size_t distance = at > s->last_at ? at - s->last_at : s->last_at - at;
+  s->last_at = at;
+  s->work += 1 + distance / 32;
+  return s->work > s->work_limit ? PCRE2_ERROR_MATCHLIMIT : 0;
+}
+
+static weft_status prepare(wf_regex_scratch *s, size_t n, weft_error *err) {
+  s->work_limit += WORK_PER_BYTE * (uint64_t)n;
   if (s->data) return WEFT_OK;
+  s->work_limit += WORK_AT_LEAST;
   s->data = pcre2_match_data_create(1, NULL);
   s->context = pcre2_match_context_create(NULL);
   /* The JIT's own 32 KiB are too few for a long run inside a repeated group. */
@@ -457,12 +480,13 @@ static weft_status prepare(wf_regex_scratch *s, weft_error *err) {
   if (!s->data || !s->context || !s->stack) return wf_fail_memory(err, 32768, "a regex match");
   pcre2_jit_stack_assign(s->context, NULL, s->stack);
   (void)pcre2_set_heap_limit(s->context, 64 * 1024);
+  (void)pcre2_set_callout(s->context, count_work, s);
   return WEFT_OK;
 }
 
 static weft_status find_pcre2(const wf_regex *r, wf_regex_scratch *s, const char *text, size_t n,
                               wf_matches *out, size_t *last, weft_error *err) {
-  WF_RETURN_IF_ERROR(prepare(s, err));
+  WF_RETURN_IF_ERROR(prepare(s, n, err));
   size_t at = 0;
   size_t last_match = SIZE_MAX;
   while (at <= n) {
