@@ -3,14 +3,17 @@
 packages beside the checkout state."""
 import json
 import os
+from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper, save
 
 import make_packages
 from make_packages import application, invoke, literal, onnx_component, request, tensor
 
+LIBRARY = sorted(Path(onnxruntime.__file__).parent.glob("capi/libonnxruntime.so.*"))[0]
 DTYPES = {"float32": np.float32, "int64": np.int64, "int32": np.int32, "bool": np.bool_, "uint8": np.uint8, "float16": np.float16}
 
 
@@ -119,8 +122,10 @@ def options(case):
     return args
 
 
-def run_case(weft, package, case, folder):
-    args = options(case)
+def run_case(weft, package, case, folder, backend):
+    args = [*options(case), "--backend", backend]
+    if backend == "ort":
+        args += ["--ort", LIBRARY]
     for i, (name, v) in enumerate(case.get("inputs", {}).items()):
         x = save_npy(folder / f"in{i}.npy", v["data"], DTYPES[v["dtype"].lower()])
         np.save(x, np.load(x).reshape(v["shape"]))
@@ -145,7 +150,8 @@ def runnable(case):
     return "rows" not in case and "override" not in case and case["name"] != "generate_b2_refused"
 
 
-def test_every_stated_case_gives_its_outputs(weft, fixtures, tmp_path):
+@pytest.mark.parametrize("backend", ("native", "ort"))
+def test_every_stated_case_gives_its_outputs(weft, fixtures, tmp_path, backend):
     n = 0
     for file in sorted((fixtures / "expected").glob("*.json")):
         package = fixtures / "packages" / file.stem
@@ -155,7 +161,7 @@ def test_every_stated_case_gives_its_outputs(weft, fixtures, tmp_path):
             if not runnable(case):
                 continue
             os.makedirs(folder)
-            r = run_case(weft, package, case, folder)
+            r = run_case(weft, package, case, folder, backend)
             if MISSING.get(file.stem):
                 assert r.returncode == 10 and MISSING[file.stem] in r.stderr, (file.stem, case["name"], r.stderr)
                 continue
