@@ -12,6 +12,8 @@ static int32_t find_added(const wf_tokenizer *t, wf_str content) {
   return t->trie_all.values.n ? t->trie_all.values.at[node] : -1;
 }
 
+bool wf_added_has(const wf_tokenizer *t, wf_str content) { return find_added(t, content) >= 0; }
+
 /* The id a new token gets: one past the largest added id, but never inside the model's count. */
 static int32_t next_id(const wf_tokenizer *t) {
   const int32_t n_model = (int32_t)t->model.vocab.n_strings;
@@ -28,6 +30,7 @@ weft_status wf_added_put(wf_tokenizer *t, const wf_added *a, weft_error *err) {
   if (old >= 0) mine.id = t->added.at[old].id;
   if (mine.id < 0) mine.id = next_id(t);
   if (old >= 0) {
+    mine.special |= t->added.at[old].special; /* once special, always, as in the reference */
     t->added.at[old] = mine;
     return WEFT_OK;
   }

@@ -508,6 +508,7 @@ weft_status wf_load_model(wf_tokenizer *t, wf_json_reader *r, weft_error *err) W
 
 /* Adds tokens in order, with ids as Hugging Face would give them (tokenizer_added.c). */
 weft_status wf_added_put(wf_tokenizer *t, const wf_added *a, weft_error *err) WF_NODISCARD;
+bool wf_added_has(const wf_tokenizer *t, wf_str content);
 /* Builds the tries and flags; call once, after everything else is there. */
 weft_status wf_tokenizer_seal(wf_tokenizer *t, const char *name, weft_error *err) WF_NODISCARD;
 wf_tokenizer *wf_tokenizer_new(weft_error *err);

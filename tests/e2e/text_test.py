@@ -96,3 +96,44 @@ def test_the_file_s_own_tokens_override_the_package_s(weft, package, tmp_path):
     assert weft(*argv, check=0).stdout == b"<|end|>"
     (tmp_path / "m.json").write_text('{"messages": [], "eos_token": "X"}')
     assert weft(*argv, check=0).stdout == b"X"
+
+
+def added(content, **flags):
+    return {"content": content, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True,
+            **flags}
+
+
+CONFIGS = {
+    "nothing": {},
+    "decoder": {"added_tokens_decoder": {"300": added("<late>"), "20": added("<early>"), "3": added("a", special=False)}},
+    "there already": {"added_tokens_decoder": {"256": added("<|end|>", lstrip=True, rstrip=True, special=False)}},
+    "there already, named": {"eos_token": "<|end|>", "added_tokens_decoder": {"256": added("<|end|>", lstrip=True, rstrip=True)}},
+    "there already, as another": {"eos_token": "a", "bos_token": {"__type": "AddedToken", **added("<|end|>", rstrip=True)}},
+    "flags": {"added_tokens_decoder": {"300": added("<l>", lstrip=True, special=False), "301": added("<r>", rstrip=True),
+                                       "302": added("word", single_word=True, normalized=True, special=False)}},
+    "named": {"bos_token": "<b>", "eos_token": {"__type": "AddedToken", **added("<e>", rstrip=True)}, "pad_token": None, "unk_token": "<u>",
+              "mask_token": "<m>", "cls_token": "<c>", "sep_token": "<s>"},
+    "lists": {"additional_special_tokens": ["<x>", {"__type": "AddedToken", **added("<y>", lstrip=True)}], "added_tokens_decoder": {"300": added("<x>", rstrip=True)}},
+    "newer list": {"extra_special_tokens": ["<x>", "<z>"]},
+    "dict": {"extra_special_tokens": {"image_token": "<img>"}},
+}
+TEXT = "a <late> <early>b<|end|> c <l> x <r> y word swordfish <b>q <e> <u><m> <c> <s> <x> <y> z<z> <img>"
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_tokens_that_only_the_configuration_has_are_those_of_transformers(weft, package, name):
+    transformers = pytest.importorskip("transformers")
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, **CONFIGS[name]}
+    (package / "tokenizer_config.json").write_text(json.dumps(config))
+    judge = transformers.PreTrainedTokenizerFast.from_pretrained(package)
+    want = judge(TEXT, add_special_tokens=False)["input_ids"]
+    assert weft.json("tokenize", package, TEXT, "--no-special", "--json") == want
+    ids = ",".join(map(str, want))
+    assert weft("detokenize", package, ids, "--skip-special", check=0).stdout.decode()[:-1] == judge.decode(want, skip_special_tokens=True)
+
+
+@pytest.mark.parametrize("decoder", [{"x": added("q")}, {"5": "q"}, {"5": {"content": 5}}])
+def test_a_wrong_list_of_added_tokens_names_the_configuration(weft, package, decoder):
+    (package / "tokenizer_config.json").write_text(json.dumps({"added_tokens_decoder": decoder}))
+    r = weft("tokenize", package, "a")
+    assert 3 <= r.returncode <= 120 and b"tokenizer_config.json" in r.stderr and b"added_tokens_decoder" in r.stderr
