@@ -24,6 +24,11 @@ static int32_t find_layer(const pass *p, const int32_t past[2], const int32_t pr
   return -1;
 }
 
+/* A decoder's graph without past is given states; a plain graph has no ports at all. */
+static bool makes_states(const pass *p) {
+  return p->o && p->o->ports && p->o->makes_states && !p->o->ports->n_states;
+}
+
 /* A state that no port names, of an operator without past: in order, as pass_longhand counts them.
  * -1: none may be made, or somebody reads what the operator calls present. */
 static int32_t fresh_layer(const pass *p, const wf_node *n) {
@@ -34,7 +39,7 @@ static int32_t fresh_layer(const pass *p, const wf_node *n) {
   if (k && (q->rank < 3 || q->rank != k->rank || q->dims[q->rank - 2] < 0 ||
             q->dims[q->rank - 2] != k->dims[k->rank - 2]))
     return -1;
-  if (!p->o || !p->o->ports || !p->o->makes_states || p->o->ports->n_states) return -1;
+  if (!makes_states(p)) return -1;
   for (int32_t i = 1; i < n->n_outputs; i++) {
     if (n->outputs[i] >= 0 && graph_n_uses(g->values.at[n->outputs[i]])) return -1;
   }
@@ -213,7 +218,7 @@ static bool find_cache(const pass *p, const wf_node *n, onnx_attention *a) {
   if (a->past[0] >= 0 && a->past[1] >= 0 && a->present[0] >= 0 && a->present[1] >= 0) return true;
   if (a->past[0] >= 0 || a->past[1] >= 0) return false;
   const bool is_joined = made_by(g, a->k, WF_OP_CONCAT) || made_by(g, a->v, WF_OP_CONCAT);
-  if (p->o && p->o->makes_states && !p->o->ports->n_states && !is_joined) return true;
+  if (makes_states(p) && !is_joined) return true;
   if (a->is_flat) return false;
   return split_cache(g, a->k, 0, a, &a->k) && split_cache(g, a->v, 1, a, &a->v);
 }
