@@ -59,7 +59,13 @@ void wf_vocab_deinit(wf_vocab *v);
 bool wf_vocab_add(wf_vocab *v, int32_t id, wf_str text); /* false: no memory */
 weft_status wf_vocab_finish(wf_vocab *v, const char *name, weft_error *err) WF_NODISCARD;
 int32_t wf_vocab_find(const wf_vocab *v, const char *s, size_t n); /* -1: none */
-wf_str wf_vocab_text(const wf_vocab *v, int32_t id);               /* {NULL, 0}: none */
+/* Many at once: the text is bytes[at .. at + n), the answer goes to id. */
+typedef struct wf_vocab_lookup {
+  uint32_t at, n, hash; /* hash is private */
+  int32_t id;
+} wf_vocab_lookup;
+void wf_vocab_find_many(const wf_vocab *v, const char *bytes, wf_vocab_lookup *l, size_t n);
+wf_str wf_vocab_text(const wf_vocab *v, int32_t id); /* {NULL, 0}: none */
 
 typedef struct wf_merge {
   uint64_t pair; /* left id << 32 | right id; all ones is free */
@@ -73,6 +79,7 @@ typedef struct wf_merges {
 
 void wf_merges_deinit(wf_merges *m);
 /* Sets or replaces a pair, as the later line of a file replaces the earlier. */
+void wf_merges_prefetch(const wf_merges *m, int32_t left, int32_t right);
 bool wf_merges_put(wf_merges *m, int32_t left, int32_t right, uint32_t rank, int32_t id);
 bool wf_merges_reserve(wf_merges *m, size_t n);
 

@@ -11,7 +11,7 @@ typedef struct model_reader {
   wf_json_reader merges; /* where the merges begin, read after the vocabulary */
   wf_json_event merges_at;
   bool has_merges, has_vocab, vocab_is_list;
-  wf_buf left, right, joined;
+  wf_buf left, right, texts;
   bool has_type;
   bool has_fuse;
   size_t n_scores, scores_capacity;
@@ -94,24 +94,6 @@ static weft_status merge_missing(const wf_json_reader *r, wf_str text, weft_erro
                       (int)(text.n < 80 ? text.n : 80), text.at);
 }
 
-static weft_status add_merge(model_reader *x, const wf_json_reader *r, wf_str a, wf_str b,
-                             uint32_t rank, weft_error *err) {
-  const wf_vocab *v = &x->m->vocab;
-  const int32_t left = wf_vocab_find(v, a.at, a.n);
-  if (left < 0) return merge_missing(r, a, err);
-  const int32_t right = wf_vocab_find(v, b.at, b.n);
-  if (right < 0) return merge_missing(r, b, err);
-  /* The second part stands inside a word and has the prefix; the whole has it once. */
-  const size_t skip = x->m->prefix.n < b.n ? x->m->prefix.n : b.n;
-  wf_buf_clear(&x->joined);
-  wf_buf_add_str(&x->joined, a);
-  wf_buf_add(&x->joined, b.at + skip, b.n - skip);
-  if (x->joined.failed) return no_memory(err);
-  const int32_t id = wf_vocab_find(v, x->joined.at, x->joined.n);
-  if (id < 0) return merge_missing(r, (wf_str){x->joined.at, x->joined.n}, err);
-  return wf_merges_put(&x->m->merges, left, right, rank, id) ? WEFT_OK : no_memory(err);
-}
-
 static wf_str keep(const wf_json_event *e, wf_buf *b) {
   if (e->is_stable) return e->text;
   wf_buf_clear(b);
@@ -119,40 +101,116 @@ static wf_str keep(const wf_json_event *e, wf_buf *b) {
   return (wf_str){b->at ? b->at : "", b->n};
 }
 
-/* "a b" or ["a", "b"]; only the second form can hold parts with a space. */
+/* "a b" or ["a", "b"]; only the second form can hold parts with a space. *more is false at the end
+ * of the list. The parts are valid until the reader moves on. */
+static weft_status next_merge(model_reader *x, wf_json_reader *r, bool is_first, wf_str *left,
+                              wf_str *right, bool *more, weft_error *err) {
+  wf_json_event e, b, end;
+  WF_RETURN_IF_ERROR(wf_json_next(r, &e, err));
+  if (is_first && e.kind == WF_JSON_STRING && wf_str_starts(e.text, WF_STR("#version"))) {
+    WF_RETURN_IF_ERROR(wf_json_next(r, &e, err));
+  }
+  *more = e.kind != WF_JSON_ARRAY_END;
+  if (!*more) return WEFT_OK;
+  if (e.kind == WF_JSON_STRING) {
+    const size_t space = wf_str_find(e.text, WF_STR(" "), 0);
+    if (space == SIZE_MAX || wf_str_find(e.text, WF_STR(" "), space + 1) != SIZE_MAX) {
+      return wf_json_fail(r, err, "a merge is two tokens with one space between");
+    }
+    *left = (wf_str){e.text.at, space};
+    *right = (wf_str){e.text.at + space + 1, e.text.n - space - 1};
+    return WEFT_OK;
+  }
+  if (e.kind != WF_JSON_ARRAY_BEGIN) return wf_json_fail(r, err, "a merge is two tokens");
+  WF_RETURN_IF_ERROR(wf_json_next(r, &e, err));
+  if (e.kind != WF_JSON_STRING) return wf_json_fail(r, err, "a merge is two tokens");
+  *left = keep(&e, &x->left);
+  WF_RETURN_IF_ERROR(wf_json_next(r, &b, err));
+  if (b.kind != WF_JSON_STRING) return wf_json_fail(r, err, "a merge is two tokens");
+  *right = keep(&b, &x->right);
+  WF_RETURN_IF_ERROR(wf_json_next(r, &end, err));
+  if (end.kind != WF_JSON_ARRAY_END) return wf_json_fail(r, err, "a merge is two tokens");
+  return x->left.failed || x->right.failed ? no_memory(err) : WEFT_OK;
+}
+
+/* The texts of one merge: its parts and the whole, all in one buffer. */
+static bool add_texts(model_reader *x, wf_str a, wf_str b, wf_vocab_lookup l[3]) {
+  /* The second part stands inside a word and has the prefix; the whole has it once. */
+  const size_t skip = x->m->prefix.n < b.n ? x->m->prefix.n : b.n;
+  const uint32_t at = (uint32_t)x->texts.n;
+  if (a.n > UINT32_MAX / 8 || b.n > UINT32_MAX / 8) return false;
+  wf_buf_add_str(&x->texts, a);
+  wf_buf_add_str(&x->texts, b);
+  l[0] = (wf_vocab_lookup){.at = at, .n = (uint32_t)a.n};
+  l[1] = (wf_vocab_lookup){.at = at + (uint32_t)a.n, .n = (uint32_t)b.n};
+  l[2] = (wf_vocab_lookup){.at = at, .n = (uint32_t)(a.n + b.n)};
+  if (skip) {
+    l[2].at = (uint32_t)x->texts.n;
+    l[2].n -= (uint32_t)skip;
+    wf_buf_add_str(&x->texts, a);
+    wf_buf_add(&x->texts, b.at + skip, b.n - skip);
+  }
+  return !x->texts.failed && x->texts.n < UINT32_MAX / 2;
+}
+
+/* The merge that lacks a token, from the start of its batch on: its place is the reader's then. */
+static weft_status find_missing(model_reader *x, wf_json_reader *r, bool is_first,
+                                weft_error *err) {
+  wf_vocab_lookup l[3];
+  wf_str a, b;
+  bool more;
+  for (;;) {
+    WF_RETURN_IF_ERROR(next_merge(x, r, is_first, &a, &b, &more, err));
+    is_first = false;
+    wf_buf_clear(&x->texts);
+    if (!more || !add_texts(x, a, b, l)) return no_memory(err);
+    wf_vocab_find_many(&x->m->vocab, x->texts.at, l, 3);
+    for (int k = 0; k < 3; k++) {
+      if (l[k].id < 0) return merge_missing(r, (wf_str){x->texts.at + l[k].at, l[k].n}, err);
+    }
+  }
+}
+
+/* In batches, because each merge needs three lookups that wait for memory. */
 static weft_status read_merges(model_reader *x, weft_error *err) {
-  wf_json_reader *r = &x->merges;
+  enum { BATCH = 256 };
+  weft_status st = WEFT_OK;
+  wf_json_reader *r = &x->merges, start = {0};
+  wf_merges *merges = &x->m->merges;
+  uint32_t rank = 0;
   if (x->merges_at.kind != WF_JSON_ARRAY_BEGIN) {
     return wf_json_fail(r, err, "the merges must be a list");
   }
-  for (uint32_t rank = 0;; rank++) {
-    wf_json_event e, b, end;
-    WF_RETURN_IF_ERROR(wf_json_next(r, &e, err));
-    if (e.kind == WF_JSON_ARRAY_END) return WEFT_OK;
-    if (rank == UINT32_MAX) return wf_json_fail(r, err, "there are too many merges");
-    if (e.kind == WF_JSON_STRING) {
-      if (rank == 0 && wf_str_starts(e.text, WF_STR("#version"))) continue;
-      const size_t space = wf_str_find(e.text, WF_STR(" "), 0);
-      if (space == SIZE_MAX || wf_str_find(e.text, WF_STR(" "), space + 1) != SIZE_MAX) {
-        return wf_json_fail(r, err, "a merge is two tokens with one space between");
-      }
-      WF_RETURN_IF_ERROR(add_merge(x, r, (wf_str){e.text.at, space},
-                                   (wf_str){e.text.at + space + 1, e.text.n - space - 1}, rank,
-                                   err));
-      continue;
+  wf_vocab_lookup *l = wf_calloc((size_t)BATCH * 3, sizeof *l);
+  if (!l) return no_memory(err);
+  for (bool more = true; more;) {
+    size_t n = 0;
+    wf_str a, b;
+    wf_json_deinit(&start);
+    wf_json_bookmark(r, &start);
+    wf_buf_clear(&x->texts);
+    while (n < BATCH) {
+      WF_TRY(next_merge(x, r, rank == 0 && n == 0, &a, &b, &more, err));
+      if (!more) break;
+      if (!add_texts(x, a, b, &l[3 * n++])) WF_TRY(no_memory(err));
     }
-    if (e.kind != WF_JSON_ARRAY_BEGIN) return wf_json_fail(r, err, "a merge is two tokens");
-    WF_RETURN_IF_ERROR(wf_json_next(r, &e, err));
-    if (e.kind != WF_JSON_STRING) return wf_json_fail(r, err, "a merge is two tokens");
-    const wf_str left = keep(&e, &x->left);
-    WF_RETURN_IF_ERROR(wf_json_next(r, &b, err));
-    if (b.kind != WF_JSON_STRING) return wf_json_fail(r, err, "a merge is two tokens");
-    const wf_str right = keep(&b, &x->right);
-    WF_RETURN_IF_ERROR(wf_json_next(r, &end, err));
-    if (end.kind != WF_JSON_ARRAY_END) return wf_json_fail(r, err, "a merge is two tokens");
-    if (x->left.failed || x->right.failed) return no_memory(err);
-    WF_RETURN_IF_ERROR(add_merge(x, r, left, right, rank, err));
+    wf_vocab_find_many(&x->m->vocab, x->texts.at, l, 3 * n);
+    for (size_t i = 0; i < 3 * n; i++) {
+      if (l[i].id < 0) WF_TRY(find_missing(x, &start, rank == 0, err));
+    }
+    if (!wf_merges_reserve(merges, merges->n + n)) WF_TRY(no_memory(err));
+    for (size_t i = 0; i < n; i++) wf_merges_prefetch(merges, l[3 * i].id, l[3 * i + 1].id);
+    for (size_t i = 0; i < n; i++, rank++) {
+      if (!wf_merges_put(merges, l[3 * i].id, l[3 * i + 1].id, rank, l[3 * i + 2].id)) {
+        WF_TRY(no_memory(err));
+      }
+    }
+    if (rank > INT32_MAX) WF_TRY(wf_json_fail(r, err, "there are too many merges"));
   }
+out:
+  wf_json_deinit(&start);
+  wf_free(l);
+  return st;
 }
 
 static weft_status read_bool(wf_json_reader *r, const wf_json_event *v, bool *result,
@@ -336,7 +394,7 @@ out:
   if (x.has_merges) wf_json_deinit(&x.merges);
   wf_buf_deinit(&x.left);
   wf_buf_deinit(&x.right);
-  wf_buf_deinit(&x.joined);
+  wf_buf_deinit(&x.texts);
   wf_buf_deinit(&key);
   return st;
 }

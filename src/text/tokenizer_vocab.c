@@ -75,9 +75,7 @@ weft_status wf_vocab_finish(wf_vocab *v, const char *name, weft_error *err) {
   return WEFT_OK;
 }
 
-int32_t wf_vocab_find(const wf_vocab *v, const char *s, size_t n) {
-  if (!v->slots) return -1;
-  const uint32_t h = hash_text(s, n);
+static int32_t find_hashed(const wf_vocab *v, const char *s, size_t n, uint32_t h) {
   for (size_t i = h & v->mask; v->slots[i]; i = (i + 1) & v->mask) {
     if ((uint32_t)(v->slots[i] >> 32) != h) continue;
     const uint32_t id = (uint32_t)v->slots[i] - 1;
@@ -85,6 +83,40 @@ int32_t wf_vocab_find(const wf_vocab *v, const char *s, size_t n) {
     if (e->n == n && memcmp(v->bytes.at + e->at, s, n) == 0) return (int32_t)id;
   }
   return -1;
+}
+
+int32_t wf_vocab_find(const wf_vocab *v, const char *s, size_t n) {
+  return v->slots ? find_hashed(v, s, n, hash_text(s, n)) : -1;
+}
+
+/* The entry that a lookup most likely finds; NULL: none has its hash. */
+static const wf_vocab_entry *likely(const wf_vocab *v, uint32_t h) {
+  for (size_t i = h & v->mask; v->slots[i]; i = (i + 1) & v->mask) {
+    if ((uint32_t)(v->slots[i] >> 32) == h) return &v->by_id[(uint32_t)v->slots[i] - 1];
+  }
+  return NULL;
+}
+
+/* A lookup waits for memory three times, for the slot, the entry and the text. The lookups wait
+ * together, so each step asks for what the next one reads. */
+void wf_vocab_find_many(const wf_vocab *v, const char *bytes, wf_vocab_lookup *l, size_t n) {
+  for (size_t i = 0; i < n; i++) {
+    l[i].id = -1;
+    l[i].hash = hash_text(bytes + l[i].at, l[i].n);
+    if (v->slots) WF_PREFETCH(&v->slots[l[i].hash & v->mask]);
+  }
+  if (!v->slots) return;
+  for (size_t i = 0; i < n; i++) {
+    const wf_vocab_entry *e = likely(v, l[i].hash);
+    if (e) WF_PREFETCH(e);
+  }
+  for (size_t i = 0; i < n; i++) {
+    const wf_vocab_entry *e = likely(v, l[i].hash);
+    if (e) WF_PREFETCH(v->bytes.at + e->at);
+  }
+  for (size_t i = 0; i < n; i++) {
+    l[i].id = find_hashed(v, bytes + l[i].at, l[i].n, l[i].hash);
+  }
 }
 
 wf_str wf_vocab_text(const wf_vocab *v, int32_t id) {
@@ -116,10 +148,22 @@ bool wf_merges_reserve(wf_merges *m, size_t n) {
   return true;
 }
 
+static uint64_t pair_of(int32_t left, int32_t right) {
+  return (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+}
+
+static size_t merge_slot(const wf_merges *m, uint64_t pair) {
+  return (size_t)(pair * UINT64_C(0x9e3779b97f4a7c15) >> 20) & m->mask;
+}
+
+void wf_merges_prefetch(const wf_merges *m, int32_t left, int32_t right) {
+  if (m->slots) WF_PREFETCH(&m->slots[merge_slot(m, pair_of(left, right))]);
+}
+
 bool wf_merges_put(wf_merges *m, int32_t left, int32_t right, uint32_t rank, int32_t id) {
   if (!wf_merges_reserve(m, m->n + 1)) return false;
-  const uint64_t pair = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
-  size_t i = (size_t)(pair * UINT64_C(0x9e3779b97f4a7c15) >> 20) & m->mask;
+  const uint64_t pair = pair_of(left, right);
+  size_t i = merge_slot(m, pair);
   while (m->slots[i].pair != UINT64_MAX && m->slots[i].pair != pair) i = (i + 1) & m->mask;
   if (m->slots[i].pair == UINT64_MAX) m->n++;
   m->slots[i] = (wf_merge){pair, rank, id};

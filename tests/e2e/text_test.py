@@ -137,3 +137,24 @@ def test_a_wrong_list_of_added_tokens_names_the_configuration(weft, package, dec
     (package / "tokenizer_config.json").write_text(json.dumps({"added_tokens_decoder": decoder}))
     r = weft("tokenize", package, "a")
     assert 3 <= r.returncode <= 120 and b"tokenizer_config.json" in r.stderr and b"added_tokens_decoder" in r.stderr
+
+
+@pytest.mark.parametrize("form", ["pairs", "lines", "lines with a version"])
+@pytest.mark.parametrize("at", [0, 255, 256, 300, 511, 599])
+def test_a_merge_without_its_token_is_named_wherever_it_stands(weft, tmp_path, form, at):
+    """Merges are looked up many at once; the place must still be the one merge's."""
+    letters = [chr(0x4e00 + i) for i in range(40)]
+    merges = [[a, b] for a in letters for b in letters][:600]
+    vocab = {t: i for i, t in enumerate(letters + [a + b for a, b in merges])}
+    model = {"type": "BPE", "vocab": vocab, "merges": merges if form == "pairs" else [" ".join(m) for m in merges]}
+    if "version" in form:
+        model["merges"].insert(0, "#version: 0.2")
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps({"model": model}, ensure_ascii=False, indent=0))
+    for k, (a, b) in enumerate(merges[:600:37]):
+        assert weft.json("tokenize", path, a + b, "--json") == [40 + 37 * k]
+    del vocab["".join(merges[at])]
+    path.write_text(json.dumps({"model": model}, ensure_ascii=False, indent=0))
+    r = weft("tokenize", path, "x")
+    place = f"merges[{at + ('version' in form)}]"
+    assert 3 <= r.returncode <= 120 and place in r.stderr.decode() and "".join(merges[at]) in r.stderr.decode(), r.stderr.decode()
