@@ -22,9 +22,11 @@ static void forget(told *t) {
   wf_buf_deinit(&t->table);
 }
 
+/* By hand: a sanitizer's strstr measures the whole text at each call. */
 static size_t occurrences(const char *text, const char *of) {
   size_t n = 0;
-  for (const char *at = strstr(text, of); at; at = strstr(at + 1, of)) n++;
+  const size_t length = strlen(of);
+  for (; *text; text++) n += *text == *of && strncmp(text, of, length) == 0;
   return n;
 }
 
