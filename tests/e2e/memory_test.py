@@ -70,7 +70,7 @@ def limits():
 @pytest.fixture(params=limits(), ids=lambda limit: limit.kind if limit else "none")
 def limited(request):
     if not request.param:
-        pytest.skip("neither a group of processes nor a mount namespace can be made here")
+        pytest.skip("left out: neither a group of processes nor a mount namespace can be made here")
     return request.param
 
 
