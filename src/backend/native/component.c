@@ -6,6 +6,7 @@
 #include "backend/native/interp.h"
 #include "backend/native/native.h"
 #include "backend/native/program.h"
+#include "backend/request.h"
 #include "base/file.h"
 
 const wf_backend wf_backend_native = {
@@ -29,19 +30,6 @@ void wf_native_release(wf_component *c) {
   wf_onnx_close(c->model);
   wf_arena_destroy(c->arena);
   wf_free(c);
-}
-
-static weft_status open_model(wf_component *c, const wf_compile_options *o, weft_error *err) {
-  weft_status st = WEFT_OK;
-  char *path = NULL;
-  if (o->root) {
-    WF_TRY(wf_path_confine(o->root, o->model, o->trust_links, &path, err));
-  }
-  const wf_onnx_options options = {.trust_links = o->trust_links};
-  WF_TRY(wf_onnx_open(&c->model, path ? path : o->model, &options, err));
-out:
-  wf_free(path);
-  return st;
 }
 
 static void report_graph(const wf_component *c, const wf_compile_options *o, const char *title) {
@@ -209,7 +197,7 @@ static weft_status compile_program(wf_component *c, const wf_compile_options *o,
 }
 
 static weft_status compile(wf_component *c, const wf_compile_options *o, weft_error *err) {
-  WF_RETURN_IF_ERROR(open_model(c, o, err));
+  WF_RETURN_IF_ERROR(wf_request_open_model(&c->model, o, err));
   WF_RETURN_IF_ERROR(make_best_graph(c, o, err));
   weft_error reason = {0};
   weft_status st = compile_program(c, o, &reason);

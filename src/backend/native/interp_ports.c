@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "backend/native/interp.h"
+#include "backend/request.h"
 
 weft_status wf_interp_open(wf_backend_session *s, weft_error *err) {
   wf_interp *in = wf_zalloc(sizeof *in);
@@ -96,23 +97,9 @@ static weft_status make_past(wf_interp *in, const wf_row *r, size_t state, wf_vi
 
 static weft_status make_plain(wf_interp *in, const wf_port *p, const wf_view *given, wf_view *v,
                               wf_pool_buffer **b, weft_error *err) {
-  if (!given || !given->data) {
-    return wf_fail(err, WEFT_INVALID_ARGUMENT, "give a tensor for every input",
-                   "input '%s' is missing", p->name);
-  }
-  if (given->dtype != p->dtype) {
-    return wf_fail(err, WEFT_INVALID_ARGUMENT, "convert the tensor", "input '%s' is %s, not %s",
-                   p->name, wf_dtype_name(given->dtype), wf_dtype_name(p->dtype));
-  }
-  bool fits = p->rank < 0 || p->rank == given->rank;
-  for (int32_t i = 0; fits && i < p->rank; i++)
-    fits = p->dims[i] < 0 || p->dims[i] == given->dims[i];
-  size_t n = 0, n_bytes = 0;
-  if (!fits || given->rank > WF_VIEW_MAX_RANK ||
-      !wf_dims_count(given->dims, (size_t)given->rank, &n)) {
-    return wf_fail(err, WEFT_INVALID_ARGUMENT, "see `weft inspect` for the shapes",
-                   "input '%s' has a shape that the graph does not take", p->name);
-  }
+  WF_RETURN_IF_ERROR(wf_request_check_view(p, given, err));
+  const size_t n = (size_t)wf_view_count(given);
+  size_t n_bytes = 0;
   *v = *given;
   v->dtype = wf_dtype_held(p->dtype);
   if (v->dtype == given->dtype) return WEFT_OK;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "backend/native/native.h"
+#include "backend/request.h"
 
 /* ---- called by steps
  * ----------------------------------------------------------------------------- */
@@ -290,28 +291,12 @@ static void run_member(const wf_member *m, void *arg) {
 }
 
 static weft_status check_row(const wf_component *c, const wf_row *r, size_t i, weft_error *err) {
-  if (r->n_new < 1 || r->past < 0 || r->n_selected < 0 || r->n_selected > r->n_new) {
-    return wf_fail(err, WEFT_INVALID_ARGUMENT, "",
-                   "row %zu has %lld new tokens, %lld before them and %lld selected", i,
-                   (long long)r->n_new, (long long)r->past, (long long)r->n_selected);
-  }
-  if (c->info.max_positions > 0 && r->past + r->n_new > c->info.max_positions) {
-    return wf_fail(err, WEFT_CONTEXT_FULL, "shorten the prompt",
-                   "row %zu would reach position %lld, the model's tables hold %lld", i,
-                   (long long)(r->past + r->n_new), (long long)c->info.max_positions);
-  }
+  WF_RETURN_IF_ERROR(wf_request_check_row(&c->info, r, i, err));
   for (int64_t j = 0; c->ids_limit > 0 && j < r->n_new; j++) {
     if (r->ids[j] < 0 || r->ids[j] >= c->ids_limit) {
       return wf_fail(err, WEFT_INVALID_ARGUMENT, "use ids of this model's vocabulary",
                      "token id %d is outside the vocabulary of %lld", (int)r->ids[j],
                      (long long)c->ids_limit);
-    }
-  }
-  for (int64_t j = 0; j < r->n_selected; j++) {
-    if (r->selected[j] < 0 || r->selected[j] >= r->n_new ||
-        (j > 0 && r->selected[j] <= r->selected[j - 1])) {
-      return wf_fail(err, WEFT_INVALID_ARGUMENT, "", "row %zu selects token %d of %lld", i,
-                     (int)r->selected[j], (long long)r->n_new);
     }
   }
   for (size_t g = 0; g < c->info.n_groups; g++) {

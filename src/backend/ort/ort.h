@@ -49,7 +49,7 @@ struct wf_component {
   ort_session_options *options;
   ort_memory_info *memory; /* the CPU's */
   ort_object *session;     /* shared; NULL: each session makes its own */
-  const char *path;        /* of the model; NULL: the library gets its bytes */
+  bool takes_file;         /* the library opens the model's file itself; else it gets the bytes */
   wf_buf guarded;          /* the bytes, where they are not the file's own; else empty */
   wf_cpu_level level;
   int64_t loop_limit_ms;                          /* 0: its Loops end */

@@ -5,6 +5,7 @@
 
 #include "backend/native/fold.h"
 #include "backend/ort/ort.h"
+#include "backend/request.h"
 #include "base/file.h"
 #include "base/process.h"
 
@@ -29,19 +30,6 @@ const wf_backend wf_backend_ort = {
 const wf_component_info *ort_info(const wf_component *c) { return &c->info; }
 
 /* ---- what the graph says -------------------------------------------------------------------- */
-
-static weft_status open_model(wf_component *c, const wf_compile_options *o, weft_error *err) {
-  weft_status st = WEFT_OK;
-  char *path = NULL;
-  if (o->root) WF_TRY(wf_path_confine(o->root, o->model, o->trust_links, &path, err));
-  const wf_onnx_options options = {.trust_links = o->trust_links};
-  WF_TRY(wf_onnx_open(&c->model, path ? path : o->model, &options, err));
-  c->path = wf_arena_strdup(c->arena, path ? path : o->model);
-  if (!c->path) st = wf_fail_memory(err, 0, "a path");
-out:
-  wf_free(path);
-  return st;
-}
 
 static weft_status take_fixed(wf_component *c, const wf_graph *g, const wf_fixed_port *f,
                               weft_error *err) {
@@ -233,10 +221,9 @@ out:
 
 /* Does every external data file lie where its name says, beside the model, without a link? Then the
  * library may open and map it by itself: it refuses links out of the model's folder. */
-static weft_status is_plain(const wf_onnx_model *m, const char *path, bool *result,
-                            weft_error *err) {
+static weft_status is_plain(const wf_onnx_model *m, bool *result, weft_error *err) {
   weft_status st = WEFT_OK;
-  char *folder = wf_path_dir(path), *name = NULL, *expected = NULL;
+  char *folder = wf_path_dir(m->maps[0]->path), *name = NULL, *expected = NULL;
   char real[4096];
   *result = true;
   if (!folder) WF_TRY(wf_fail_memory(err, 0, "a path"));
@@ -329,12 +316,9 @@ static weft_status make_options(wf_component *c, const wf_compile_options *o, we
   }
   ORT_TRY(lib, err, create_cpu_memory_info(ORT_ALLOCATOR_ARENA, ORT_MEMORY_DEFAULT, &c->memory),
           "can't describe memory");
-  bool plain;
-  WF_TRY(is_plain(c->model, c->path, &plain, err));
-  if (!plain || c->guarded.n || c->model->maps[0]->taken) { /* taken: the file is a text */
-    c->path = NULL;
-    WF_TRY(give_values(c, err));
-  }
+  WF_TRY(is_plain(c->model, &c->takes_file, err));
+  if (c->guarded.n || c->model->maps[0]->taken) c->takes_file = false; /* taken: it is a text */
+  if (!c->takes_file) WF_TRY(give_values(c, err));
   st = ort_providers_add(c, o, err);
 out:
   return st;
@@ -344,8 +328,8 @@ weft_status ort_session_make(wf_component *c, ort_object **result, weft_error *e
   weft_status st = WEFT_OK;
   ort_session *session = NULL;
   const wf_map *file = c->model->maps[0];
-  if (c->path) {
-    ORT_TRY(c->lib, err, create_session(c->env, c->path, c->options, &session), "refuses '%s'",
+  if (c->takes_file) {
+    ORT_TRY(c->lib, err, create_session(c->env, file->path, c->options, &session), "refuses '%s'",
             file->path);
   } else {
     const void *bytes = c->guarded.n ? (const void *)c->guarded.at : file->at;
@@ -371,7 +355,7 @@ static weft_status say_precision(wf_component *c, weft_error *err) {
 static weft_status compile(wf_component *c, const wf_compile_options *o, weft_error *err) {
   WF_RETURN_IF_ERROR(ort_library_open(&c->lib, o->library, err));
   c->home.lib = c->lib;
-  WF_RETURN_IF_ERROR(open_model(c, o, err));
+  WF_RETURN_IF_ERROR(wf_request_open_model(&c->model, o, err));
   WF_RETURN_IF_ERROR(describe(c, o, err));
   c->info.backend = "ort";
   c->info.cpu_level = "its own";

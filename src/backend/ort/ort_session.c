@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "backend/ort/ort.h"
+#include "backend/request.h"
 #include "base/process.h"
 #include "kernels/elementwise.h"
 
@@ -168,20 +169,7 @@ static weft_status bind_ints(wf_backend_session *s, const wf_port *p, const int3
 
 static weft_status bind_view(wf_backend_session *s, const wf_port *p, const wf_view *v,
                              weft_error *err) {
-  if (!v || !v->data) {
-    return wf_fail(err, WEFT_INVALID_ARGUMENT, "give a tensor for every input",
-                   "input '%s' is missing", p->name);
-  }
-  if (v->dtype != p->dtype) {
-    return wf_fail(err, WEFT_INVALID_ARGUMENT, "convert the tensor", "input '%s' is %s, not %s",
-                   p->name, wf_dtype_name(v->dtype), wf_dtype_name(p->dtype));
-  }
-  bool fits = v->rank >= 0 && v->rank <= WF_VIEW_MAX_RANK && (p->rank < 0 || p->rank == v->rank);
-  for (int32_t i = 0; fits && i < p->rank; i++) fits = p->dims[i] < 0 || p->dims[i] == v->dims[i];
-  if (!fits) {
-    return wf_fail(err, WEFT_INVALID_ARGUMENT, "see `weft inspect` for the shapes",
-                   "input '%s' has a shape that the graph does not take", p->name);
-  }
+  WF_RETURN_IF_ERROR(wf_request_check_view(p, v, err));
   return bind_tensor(s, p->name, p->dtype, v->dims, v->rank, v->data, err);
 }
 
@@ -382,23 +370,7 @@ out:
 }
 
 static weft_status check_row(const wf_component *c, const wf_row *r, size_t i, weft_error *err) {
-  if (r->n_new < 1 || r->past < 0 || r->n_selected < 0 || r->n_selected > r->n_new) {
-    return wf_fail(err, WEFT_INVALID_ARGUMENT, "",
-                   "row %zu has %lld new tokens, %lld before them and %lld selected", i,
-                   (long long)r->n_new, (long long)r->past, (long long)r->n_selected);
-  }
-  if (c->info.max_positions > 0 && r->past + r->n_new > c->info.max_positions) {
-    return wf_fail(err, WEFT_CONTEXT_FULL, "shorten the prompt",
-                   "row %zu would reach position %lld, the model's tables hold %lld", i,
-                   (long long)(r->past + r->n_new), (long long)c->info.max_positions);
-  }
-  for (int64_t j = 0; j < r->n_selected; j++) {
-    if (r->selected[j] < 0 || r->selected[j] >= r->n_new ||
-        (j > 0 && r->selected[j] <= r->selected[j - 1])) {
-      return wf_fail(err, WEFT_INVALID_ARGUMENT, "", "row %zu selects token %d of %lld", i,
-                     (int)r->selected[j], (long long)r->n_new);
-    }
-  }
+  WF_RETURN_IF_ERROR(wf_request_check_row(&c->info, r, i, err));
   if (c->n_states == 0 && r->past > 0) {
     return wf_fail(err, WEFT_INVALID_ARGUMENT, "run the whole sequence at once",
                    "the graph keeps no state, but the row has %lld earlier tokens",
