@@ -3,59 +3,14 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "onnx/write.h"
 
-/* Field numbers are those of onnx.proto; the comment names the field. Wire types: 0 varint,
- * 2 length-delimited, 5 four bytes. */
-enum { WIRE_VARINT = 0, WIRE_BYTES = 2, WIRE_FIXED32 = 5 };
-
-static void put_varint(wf_buf *b, uint64_t v) {
-  char bytes[10];
-  size_t n = 0;
-  do {
-    bytes[n] = (char)((v & 0x7f) | (v > 0x7f ? 0x80 : 0));
-    n++;
-    v >>= 7;
-  } while (v != 0);
-  wf_buf_add(b, bytes, n);
-}
-
-static void put_tag(wf_buf *b, unsigned field, unsigned wire) {
-  put_varint(b, ((uint64_t)field << 3) | wire);
-}
-
-static void put_int(wf_buf *b, unsigned field, int64_t v) {
-  put_tag(b, field, WIRE_VARINT);
-  put_varint(b, (uint64_t)v);
-}
-
-static void put_bytes(wf_buf *b, unsigned field, const void *bytes, size_t n) {
-  put_tag(b, field, WIRE_BYTES);
-  put_varint(b, n);
-  wf_buf_add(b, bytes, n);
-}
-
-static void put_string(wf_buf *b, unsigned field, const char *s) {
-  put_bytes(b, field, s, strlen(s));
-}
-
-static void put_float(wf_buf *b, unsigned field, float v) {
-  char bytes[4];
-  memcpy(bytes, &v, sizeof bytes); /* little-endian machines only, as all of weft */
-  put_tag(b, field, WIRE_FIXED32);
-  wf_buf_add(b, bytes, sizeof bytes);
-}
-
-/* Adds `part` as a sub-message and frees it. */
-static void put_message(wf_buf *b, unsigned field, wf_buf *part) {
-  if (part->failed) b->failed = true;
-  put_bytes(b, field, part->n > 0 ? part->at : "", part->n);
-  wf_buf_deinit(part);
-}
+/* Field numbers are those of onnx.proto; the comment names the field. */
 
 static void put_dims(wf_buf *b, const int64_t *dims, size_t rank) {
   wf_buf packed = {0};
-  for (size_t i = 0; i < rank; i++) put_varint(&packed, (uint64_t)dims[i]);
-  if (rank > 0) put_message(b, 1, &packed); /* TensorProto.dims */
+  for (size_t i = 0; i < rank; i++) wf_onnx_put_varint(&packed, (uint64_t)dims[i]);
+  if (rank > 0) wf_onnx_put_message(b, 1, &packed); /* TensorProto.dims */
   wf_buf_deinit(&packed);
 }
 
@@ -79,7 +34,7 @@ static bool graph_failed(const wf_onnxw_graph *g) {
 void wf_onnxw_graph_bytes(const wf_onnxw_graph *g, wf_buf *out) {
   /* The parts already hold their field tags, so a graph is their concatenation. */
   wf_buf_add(out, g->nodes.at, g->nodes.n);
-  put_string(out, 2, g->name); /* GraphProto.name */
+  wf_onnx_put_text(out, 2, g->name); /* GraphProto.name */
   wf_buf_add(out, g->initializers.at, g->initializers.n);
   wf_buf_add(out, g->inputs.at, g->inputs.n);
   wf_buf_add(out, g->outputs.at, g->outputs.n);
@@ -94,18 +49,18 @@ static void put_value_info(wf_buf *b, unsigned field, const char *name, wf_onnxw
     wf_buf dim = {0};
     int64_t v;
     if (wf_parse_i64(wf_str_of(dims[i]), &v)) {
-      put_int(&dim, 1, v); /* Dimension.dim_value */
+      wf_onnx_put_int(&dim, 1, v); /* Dimension.dim_value */
     } else {
-      put_string(&dim, 2, dims[i]); /* Dimension.dim_param */
+      wf_onnx_put_text(&dim, 2, dims[i]); /* Dimension.dim_param */
     }
-    put_message(&shape, 1, &dim); /* TensorShapeProto.dim */
+    wf_onnx_put_message(&shape, 1, &dim); /* TensorShapeProto.dim */
   }
-  put_int(&tensor, 1, (int64_t)type);   /* TypeProto.Tensor.elem_type */
-  put_message(&tensor, 2, &shape);      /* TypeProto.Tensor.shape */
-  put_message(&type_proto, 1, &tensor); /* TypeProto.tensor_type */
-  put_string(&info, 1, name);           /* ValueInfoProto.name */
-  put_message(&info, 2, &type_proto);   /* ValueInfoProto.type */
-  put_message(b, field, &info);
+  wf_onnx_put_int(&tensor, 1, (int64_t)type);   /* TypeProto.Tensor.elem_type */
+  wf_onnx_put_message(&tensor, 2, &shape);      /* TypeProto.Tensor.shape */
+  wf_onnx_put_message(&type_proto, 1, &tensor); /* TypeProto.tensor_type */
+  wf_onnx_put_text(&info, 1, name);             /* ValueInfoProto.name */
+  wf_onnx_put_message(&info, 2, &type_proto);   /* ValueInfoProto.type */
+  wf_onnx_put_message(b, field, &info);
 }
 
 void wf_onnxw_input(wf_onnxw_graph *g, const char *name, wf_onnxw_type type,
@@ -125,51 +80,51 @@ void wf_onnxw_value(wf_onnxw_graph *g, const char *name, wf_onnxw_type type,
 
 static void put_attr(wf_buf *node, const wf_onnxw_attr *a) {
   wf_buf b = {0};
-  put_string(&b, 1, a->name); /* AttributeProto.name */
+  wf_onnx_put_text(&b, 1, a->name); /* AttributeProto.name */
   switch (a->kind) {
     case 1:
-      put_float(&b, 2, a->f);
+      wf_onnx_put_float(&b, 2, a->f);
       break;
     case 2:
-      put_int(&b, 3, a->i);
+      wf_onnx_put_int(&b, 3, a->i);
       break;
     case 3:
     case 4:
     case 5:
-      put_bytes(&b, (unsigned)a->kind + 1, a->s.at, a->s.n);
+      wf_onnx_put_bytes(&b, (unsigned)a->kind + 1, a->s.at, a->s.n);
       break; /* s, t, g */
     case 6:
-      for (size_t i = 0; i < a->n; i++) put_float(&b, 7, a->floats[i]);
+      for (size_t i = 0; i < a->n; i++) wf_onnx_put_float(&b, 7, a->floats[i]);
       break;
     default:
-      for (size_t i = 0; i < a->n; i++) put_int(&b, 8, a->ints[i]);
+      for (size_t i = 0; i < a->n; i++) wf_onnx_put_int(&b, 8, a->ints[i]);
       break;
   }
-  put_int(&b, 20, a->kind); /* AttributeProto.type */
-  put_message(node, 5, &b); /* NodeProto.attribute */
+  wf_onnx_put_int(&b, 20, a->kind); /* AttributeProto.type */
+  wf_onnx_put_message(node, 5, &b); /* NodeProto.attribute */
 }
 
 void wf_onnxw_node(wf_onnxw_graph *g, const char *op, const char *domain, const char *name,
                    const char *const *inputs, size_t n_inputs, const char *const *outputs,
                    size_t n_outputs, const wf_onnxw_attr *attrs, size_t n_attrs) {
   wf_buf b = {0};
-  for (size_t i = 0; i < n_inputs; i++) put_string(&b, 1, inputs[i]);
-  for (size_t i = 0; i < n_outputs; i++) put_string(&b, 2, outputs[i]);
-  put_string(&b, 3, name);
-  put_string(&b, 4, op);
+  for (size_t i = 0; i < n_inputs; i++) wf_onnx_put_text(&b, 1, inputs[i]);
+  for (size_t i = 0; i < n_outputs; i++) wf_onnx_put_text(&b, 2, outputs[i]);
+  wf_onnx_put_text(&b, 3, name);
+  wf_onnx_put_text(&b, 4, op);
   for (size_t i = 0; i < n_attrs; i++) put_attr(&b, &attrs[i]);
-  if (domain[0] != '\0') put_string(&b, 7, domain);
-  put_message(&g->nodes, 1, &b); /* GraphProto.node */
+  if (domain[0] != '\0') wf_onnx_put_text(&b, 7, domain);
+  wf_onnx_put_message(&g->nodes, 1, &b); /* GraphProto.node */
 }
 
 void wf_onnxw_inline(wf_onnxw_graph *g, const char *name, wf_onnxw_type type, const int64_t *dims,
                      size_t rank, const void *bytes, size_t n_bytes) {
   wf_buf b = {0};
   put_dims(&b, dims, rank);
-  put_int(&b, 2, (int64_t)type);    /* TensorProto.data_type */
-  put_string(&b, 8, name);          /* TensorProto.name */
-  put_bytes(&b, 9, bytes, n_bytes); /* TensorProto.raw_data */
-  put_message(&g->initializers, 5, &b);
+  wf_onnx_put_int(&b, 2, (int64_t)type);    /* TensorProto.data_type */
+  wf_onnx_put_text(&b, 8, name);            /* TensorProto.name */
+  wf_onnx_put_bytes(&b, 9, bytes, n_bytes); /* TensorProto.raw_data */
+  wf_onnx_put_message(&g->initializers, 5, &b);
 }
 
 struct wf_onnxw {
@@ -232,9 +187,9 @@ void wf_onnxw_set_versions(wf_onnxw *w, int64_t ir_version, int64_t opset) {
 
 static void put_entry(wf_buf *b, unsigned field, const char *key, const char *value) {
   wf_buf entry = {0};
-  put_string(&entry, 1, key); /* StringStringEntryProto */
-  put_string(&entry, 2, value);
-  put_message(b, field, &entry);
+  wf_onnx_put_text(&entry, 1, key); /* StringStringEntryProto */
+  wf_onnx_put_text(&entry, 2, value);
+  wf_onnx_put_message(b, field, &entry);
 }
 
 void wf_onnxw_metadata(wf_onnxw *w, const char *key, const char *value) {
@@ -273,8 +228,8 @@ static void put_external(wf_onnxw *w, const char *name, wf_onnxw_type type, cons
                          size_t rank, uint64_t at, uint64_t n_bytes) {
   wf_buf b = {0}, number = {0};
   put_dims(&b, dims, rank);
-  put_int(&b, 2, (int64_t)type);
-  put_string(&b, 8, name);
+  wf_onnx_put_int(&b, 2, (int64_t)type);
+  wf_onnx_put_text(&b, 8, name);
   put_entry(&b, 13, "location", w->data_name); /* TensorProto.external_data */
   wf_buf_printf(&number, "%llu", (unsigned long long)at);
   put_entry(&b, 13, "offset", number.n > 0 ? number.at : "");
@@ -283,8 +238,8 @@ static void put_external(wf_onnxw *w, const char *name, wf_onnxw_type type, cons
   put_entry(&b, 13, "length", number.n > 0 ? number.at : "");
   if (number.failed) b.failed = true;
   wf_buf_deinit(&number);
-  put_int(&b, 14, 1); /* TensorProto.data_location = EXTERNAL */
-  put_message(&w->graph.initializers, 5, &b);
+  wf_onnx_put_int(&b, 14, 1); /* TensorProto.data_location = EXTERNAL */
+  wf_onnx_put_message(&w->graph.initializers, 5, &b);
 }
 
 static weft_status check_filled(const wf_onnxw *w, weft_error *err) {
@@ -334,9 +289,9 @@ weft_status wf_onnxw_alias(wf_onnxw *w, const char *name, wf_onnxw_type type, co
 
 static void put_opset(wf_buf *b, const char *domain, int64_t version) {
   wf_buf opset = {0};
-  put_string(&opset, 1, domain); /* OperatorSetIdProto.domain */
-  put_int(&opset, 2, version);
-  put_message(b, 8, &opset); /* ModelProto.opset_import */
+  wf_onnx_put_text(&opset, 1, domain); /* OperatorSetIdProto.domain */
+  wf_onnx_put_int(&opset, 2, version);
+  wf_onnx_put_message(b, 8, &opset); /* ModelProto.opset_import */
 }
 
 weft_status wf_onnxw_commit(wf_onnxw *w, weft_error *err) {
@@ -346,12 +301,12 @@ weft_status wf_onnxw_commit(wf_onnxw *w, weft_error *err) {
 
   WF_TRY(check_filled(w, err));
   wf_onnxw_graph_bytes(&w->graph, &graph);
-  put_int(&head, 1, w->ir_version);
-  put_string(&head, 2, "weft"); /* ModelProto.producer_name */
+  wf_onnx_put_int(&head, 1, w->ir_version);
+  wf_onnx_put_text(&head, 2, "weft"); /* ModelProto.producer_name */
   put_opset(&head, "", w->opset);
   put_opset(&head, "com.microsoft", 1);
-  put_tag(&head, 7, WIRE_BYTES); /* ModelProto.graph */
-  put_varint(&head, graph.n);
+  wf_onnx_put_tag(&head, 7, WIRE_BYTES); /* ModelProto.graph */
+  wf_onnx_put_varint(&head, graph.n);
   if (head.failed || graph.failed || w->metadata.failed) {
     st = wf_fail_memory(err, graph.n, "an ONNX graph");
     goto out;

@@ -6,18 +6,7 @@
 #include "base/mem.h"
 #include "onnx/onnx_reader.h"
 
-enum { /* field numbers of onnx.proto */
-       MODEL_IR = 1,
-       MODEL_GRAPH = 7,
-       GRAPH_NODE = 1,
-       GRAPH_OUTPUT = 12,
-       NODE_OUTPUT = 2,
-       NODE_ATTRIBUTE = 5,
-       ATTRIBUTE_NAME = 1,
-       ATTRIBUTE_INT = 3,
-       VALUE_NAME = 1,
-       EXACT_LEVEL = 1
-};
+enum { EXACT_LEVEL = 1 };
 
 typedef struct exposer {
   wire_file file;
@@ -27,16 +16,6 @@ typedef struct exposer {
   weft_error *err;
 } exposer;
 
-static void copy(wf_buf *out, const wire_item *item, const wire_reader *r) {
-  wf_buf_add(out, item->at, (size_t)(r->at - item->at));
-}
-
-static void put_child(wf_buf *out, uint32_t field, wf_buf *child) {
-  wf_onnx_put_bytes(out, field, child->at, child->n);
-  out->failed = out->failed || child->failed;
-  wf_buf_deinit(child);
-}
-
 static weft_status copy_attribute(exposer *m, wire_span bytes, wf_buf *out) {
   wire_reader r = wire_open(&m->file, &onnx_wire_attribute, bytes, m->err);
   bool is_level = false, more;
@@ -44,7 +23,7 @@ static weft_status copy_attribute(exposer *m, wire_span bytes, wf_buf *out) {
   for (;;) {
     WF_RETURN_IF_ERROR(wire_next(&r, &item, &more));
     if (!more) break;
-    if (item.number == ATTRIBUTE_NAME) {
+    if (item.number == ONNX_ATTRIBUTE_NAME) {
       is_level = wf_str_eq(wire_str(item.bytes), WF_STR("accuracy_level"));
     }
   }
@@ -52,10 +31,10 @@ static weft_status copy_attribute(exposer *m, wire_span bytes, wf_buf *out) {
   for (;;) {
     WF_RETURN_IF_ERROR(wire_next(&r, &item, &more));
     if (!more) return WEFT_OK;
-    if (is_level && item.number == ATTRIBUTE_INT && item.u > EXACT_LEVEL) {
-      wf_onnx_put_int(out, ATTRIBUTE_INT, EXACT_LEVEL);
+    if (is_level && item.number == ONNX_ATTRIBUTE_INT && item.u > EXACT_LEVEL) {
+      wf_onnx_put_int(out, ONNX_ATTRIBUTE_INT, EXACT_LEVEL);
     } else {
-      copy(out, &item, &r);
+      wire_copy(out, &item, &r);
     }
   }
 }
@@ -67,13 +46,13 @@ static weft_status copy_node(exposer *m, wire_span bytes, wf_buf *out) {
   for (;;) {
     WF_RETURN_IF_ERROR(wire_next(&r, &item, &more));
     if (!more) return WEFT_OK;
-    if (item.number != NODE_ATTRIBUTE) {
-      copy(out, &item, &r);
+    if (item.number != ONNX_NODE_ATTRIBUTE) {
+      wire_copy(out, &item, &r);
       continue;
     }
     wf_buf child = {0};
     const weft_status st = copy_attribute(m, item.bytes, &child);
-    put_child(out, NODE_ATTRIBUTE, &child);
+    wf_onnx_put_message(out, ONNX_NODE_ATTRIBUTE, &child);
     if (st != WEFT_OK) return st;
   }
 }
@@ -92,8 +71,8 @@ static void put_values(exposer *m, wf_buf *out) {
       const wf_str name = n->outputs[k];
       if (name.n == 0 || is_output(m->graph, name)) continue;
       wf_buf value = {0};
-      wf_onnx_put_bytes(&value, VALUE_NAME, name.at, name.n);
-      put_child(out, GRAPH_OUTPUT, &value);
+      wf_onnx_put_bytes(&value, ONNX_VALUE_NAME, name.at, name.n);
+      wf_onnx_put_message(out, ONNX_GRAPH_OUTPUT, &value);
       m->n_exposed++;
     }
   }
@@ -106,13 +85,13 @@ static weft_status copy_graph(exposer *m, wire_span bytes, wf_buf *out) {
   for (;;) {
     WF_RETURN_IF_ERROR(wire_next(&r, &item, &more));
     if (!more) break;
-    if (item.number != GRAPH_NODE || !m->exact) {
-      copy(out, &item, &r);
+    if (item.number != ONNX_GRAPH_NODE || !m->exact) {
+      wire_copy(out, &item, &r);
       continue;
     }
     wf_buf child = {0};
     const weft_status st = copy_node(m, item.bytes, &child);
-    put_child(out, GRAPH_NODE, &child);
+    wf_onnx_put_message(out, ONNX_GRAPH_NODE, &child);
     if (st != WEFT_OK) return st;
   }
   if (m->values) put_values(m, out);
@@ -122,28 +101,27 @@ static weft_status copy_graph(exposer *m, wire_span bytes, wf_buf *out) {
 weft_status wf_onnx_expose(const wf_onnx_model *model, bool values, bool exact, wf_buf *out,
                            size_t *n_exposed, weft_error *err) {
   const wf_map *map = model->maps[0];
-  exposer m = {
-      .file = {.name = map->path, .base = map->at, .is_newer = model->ir_version > ONNX_NEWEST_IR},
-      .graph = &model->graph,
-      .values = values,
-      .exact = exact,
-      .err = err};
+  exposer m = {.file = onnx_file_of(model),
+               .graph = &model->graph,
+               .values = values,
+               .exact = exact,
+               .err = err};
   wire_reader r = wire_open(&m.file, &onnx_wire_model, (wire_span){map->at, map->n_bytes}, err);
   wire_item item;
   bool more;
   /* first, as serializers put it: it tells the binary form from a text */
-  wf_onnx_put_int(out, MODEL_IR, model->ir_version);
+  wf_onnx_put_int(out, ONNX_MODEL_IR, model->ir_version);
   for (;;) {
     WF_RETURN_IF_ERROR(wire_next(&r, &item, &more));
     if (!more) break;
-    if (item.number == MODEL_IR) continue;
-    if (item.number != MODEL_GRAPH) {
-      copy(out, &item, &r);
+    if (item.number == ONNX_MODEL_IR) continue;
+    if (item.number != ONNX_MODEL_GRAPH) {
+      wire_copy(out, &item, &r);
       continue;
     }
     wf_buf child = {0};
     const weft_status st = copy_graph(&m, item.bytes, &child);
-    put_child(out, MODEL_GRAPH, &child);
+    wf_onnx_put_message(out, ONNX_MODEL_GRAPH, &child);
     if (st != WEFT_OK) return st;
   }
   *n_exposed = m.n_exposed;

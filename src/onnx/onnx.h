@@ -247,9 +247,5 @@ weft_status wf_onnx_rename_nodes(const wf_onnx_model *model, const wf_onnx_renam
  * Errors: OUT_OF_MEMORY, PACKAGE_INVALID. */
 weft_status wf_onnx_expose(const wf_onnx_model *model, bool values, bool exact, wf_buf *out,
                            size_t *n_exposed, weft_error *err) WF_NODISCARD;
-/* One protobuf field: a varint, or bytes (a string, a message). */
-void wf_onnx_put_varint(wf_buf *b, uint64_t v);
-void wf_onnx_put_int(wf_buf *b, uint32_t field, int64_t v);
-void wf_onnx_put_bytes(wf_buf *b, uint32_t field, const void *bytes, size_t n);
 
 #endif

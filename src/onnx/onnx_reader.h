@@ -49,6 +49,12 @@ void onnx_externals_free(onnx_reader *r, bool with_maps);
 /* graph_reader.c */
 weft_status onnx_read_model(onnx_reader *r, wire_span bytes, wf_onnx_model *m) WF_NODISCARD;
 
+/* The bytes of a model that has been opened from its file, to be read again. */
+static inline wire_file onnx_file_of(const wf_onnx_model *m) {
+  return (wire_file){
+      .name = m->maps[0]->path, .base = m->maps[0]->at, .is_newer = m->ir_version > ONNX_NEWEST_IR};
+}
+
 /* Zeroed list of n elements in the arena; NULL with n 0 is success. */
 weft_status onnx_list(onnx_reader *r, const wire_message *m, const unsigned char *at, size_t n,
                       size_t size, void **list) WF_NODISCARD;

@@ -125,7 +125,7 @@ static void close_gaps(parser *p) {
 }
 
 static void put_tag(parser *p, const wire_field *f, wire_type type) {
-  wf_onnx_put_varint(p->out, (uint64_t)f->number << 3 | type);
+  wf_onnx_put_tag(p->out, f->number, type);
 }
 
 static void end_packed(parser *p, open_message *m) {

@@ -11,13 +11,7 @@
 
 #include "base/error.h"
 #include "base/str.h"
-
-typedef enum wire_type {
-  WIRE_VARINT = 0,
-  WIRE_FIXED64 = 1,
-  WIRE_BYTES = 2,
-  WIRE_FIXED32 = 5
-} wire_type;
+#include "onnx/write.h"
 
 typedef enum wire_kind {
   KIND_INT64,
@@ -87,6 +81,10 @@ typedef struct wire_item {
 wire_type wire_type_of(const wire_field *f);
 wire_reader wire_open(const wire_file *file, const wire_message *message, wire_span bytes,
                       weft_error *err);
+/* The item as it stands, tag and all, of the reader that has just given it. */
+static inline void wire_copy(wf_buf *out, const wire_item *item, const wire_reader *r) {
+  wf_buf_add(out, item->at, (size_t)(r->at - item->at));
+}
 /* The next known field; *more is false at the end. PACKAGE_INVALID on damage. */
 weft_status wire_next(wire_reader *r, wire_item *item, bool *more) WF_NODISCARD;
 /* PACKAGE_INVALID: "file: MESSAGE at byte N: <text>"; without N where the file is a text. */

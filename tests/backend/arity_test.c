@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/process.h"
 #include "graph/graph.h"
+#include "onnx/write.h"
 
 typedef struct rule {
   char domain[20], op[60];
@@ -23,32 +24,23 @@ typedef struct rule {
 /* ---- a model of one node ----------------------------------------------------------------------
  */
 
-static void put_str(wf_buf *b, uint32_t field, const char *s) {
-  wf_onnx_put_bytes(b, field, s, strlen(s));
-}
-
-static void put_message(wf_buf *b, uint32_t field, wf_buf *message) {
-  wf_onnx_put_bytes(b, field, message->at, message->n);
-  wf_buf_deinit(message);
-}
-
 /* ValueInfoProto: a float tensor [2, n, 4], or without a shape when rank is 0 */
 static void put_port(wf_buf *graph, uint32_t field, const char *name, int rank) {
   wf_buf info = {0}, type = {0}, tensor = {0}, shape = {0};
-  put_str(&info, 1, name);
+  wf_onnx_put_text(&info, 1, name);
   wf_onnx_put_int(&tensor, 1, 1);
   for (int i = 0; i < rank; i++) {
     wf_buf dim = {0};
     if (i == 1)
-      put_str(&dim, 2, "n");
+      wf_onnx_put_text(&dim, 2, "n");
     else
       wf_onnx_put_int(&dim, 1, i == 0 ? 2 : 4);
-    put_message(&shape, 1, &dim);
+    wf_onnx_put_message(&shape, 1, &dim);
   }
-  if (rank) put_message(&tensor, 2, &shape);
-  put_message(&type, 1, &tensor);
-  put_message(&info, 2, &type);
-  put_message(graph, field, &info);
+  if (rank) wf_onnx_put_message(&tensor, 2, &shape);
+  wf_onnx_put_message(&type, 1, &tensor);
+  wf_onnx_put_message(&info, 2, &type);
+  wf_onnx_put_message(graph, field, &info);
 }
 
 /* TensorProto: int64 [2] = {1, 1} */
@@ -57,9 +49,9 @@ static void put_constant(wf_buf *graph, const char *name) {
   const int64_t data[2] = {1, 1};
   wf_onnx_put_int(&t, 1, 2);
   wf_onnx_put_int(&t, 2, 7);
-  put_str(&t, 8, name);
+  wf_onnx_put_text(&t, 8, name);
   wf_onnx_put_bytes(&t, 9, data, sizeof data);
-  put_message(graph, 5, &t);
+  wf_onnx_put_message(graph, 5, &t);
 }
 
 typedef struct shape {
@@ -74,18 +66,18 @@ static void write_model(wf_buf *model, const rule *r, const shape *s) {
   char name[16];
   for (int i = 0; i < s->n_in; i++) {
     (void)snprintf(name, sizeof name, "x%d", i);
-    put_str(&node, 1, s->absent >> i & 1 ? "" : name);
+    wf_onnx_put_text(&node, 1, s->absent >> i & 1 ? "" : name);
   }
   for (int i = 0; i < s->n_out; i++) {
     (void)snprintf(name, sizeof name, "y%d", i);
-    put_str(&node, 2, name);
+    wf_onnx_put_text(&node, 2, name);
   }
-  put_str(&node, 3, "the_node");
-  put_str(&node, 4, r->op);
+  wf_onnx_put_text(&node, 3, "the_node");
+  wf_onnx_put_text(&node, 4, r->op);
   const bool is_onnx = strcmp(r->domain, "ai.onnx") == 0;
-  put_str(&node, 7, is_onnx ? "" : r->domain);
-  put_message(&graph, 1, &node);
-  put_str(&graph, 2, "g");
+  wf_onnx_put_text(&node, 7, is_onnx ? "" : r->domain);
+  wf_onnx_put_message(&graph, 1, &node);
+  wf_onnx_put_text(&graph, 2, "g");
   for (int i = 0; i < s->n_in; i++) {
     (void)snprintf(name, sizeof name, "x%d", i);
     if (i > 0 && s->constants)
@@ -98,10 +90,10 @@ static void write_model(wf_buf *model, const rule *r, const shape *s) {
     put_port(&graph, 12, name, 0);
   }
   wf_onnx_put_int(model, 1, 10);
-  put_message(model, 7, &graph);
-  put_str(&opset, 1, is_onnx ? "" : r->domain);
+  wf_onnx_put_message(model, 7, &graph);
+  wf_onnx_put_text(&opset, 1, is_onnx ? "" : r->domain);
   wf_onnx_put_int(&opset, 2, r->since);
-  put_message(model, 8, &opset);
+  wf_onnx_put_message(model, 8, &opset);
   assert_false(model->failed);
 }
 

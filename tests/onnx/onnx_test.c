@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "onnx/onnx.h"
+#include "onnx/write.h"
 
 static char *read_model(const char *name, size_t *n) {
   weft_error err = {0};

@@ -9,47 +9,16 @@
 
 #include "backend/ort/ort.h"
 #include "base/process.h"
+#include "onnx/write.h"
 
 static const char domain[] = "weft.guard";
 
-enum { /* field numbers of onnx.proto */
-       FUNCTION_NAME = 1,
-       FUNCTION_INPUT = 4,
-       FUNCTION_OUTPUT = 5,
-       FUNCTION_NODE = 7,
-       FUNCTION_OPSET = 9,
-       FUNCTION_DOMAIN = 10,
-       NODE_INPUT = 1,
-       NODE_OUTPUT = 2,
-       NODE_NAME = 3,
-       NODE_OP_TYPE = 4,
-       NODE_ATTRIBUTE = 5,
-       ATTRIBUTE_NAME = 1,
-       ATTRIBUTE_I = 3,
-       ATTRIBUTE_T = 5,
-       ATTRIBUTE_TYPE = 20,
-       TENSOR_DIMS = 1,
-       TENSOR_TYPE = 2,
-       TENSOR_RAW = 9,
-       OPSET_VERSION = 2
-};
-
-static void put_text(wf_buf *b, uint32_t field, const char *text) {
-  wf_onnx_put_bytes(b, field, text, strlen(text));
-}
-
-static void put_message(wf_buf *b, uint32_t field, wf_buf *child) {
-  wf_onnx_put_bytes(b, field, child->at, child->n);
-  b->failed = b->failed || child->failed;
-  wf_buf_deinit(child);
-}
-
 static void put_int_attribute(wf_buf *node, const char *name, int64_t i) {
   wf_buf a = {0};
-  put_text(&a, ATTRIBUTE_NAME, name);
-  wf_onnx_put_int(&a, ATTRIBUTE_I, i);
-  wf_onnx_put_int(&a, ATTRIBUTE_TYPE, WF_ATTR_INT);
-  put_message(node, NODE_ATTRIBUTE, &a);
+  wf_onnx_put_text(&a, ONNX_ATTRIBUTE_NAME, name);
+  wf_onnx_put_int(&a, ONNX_ATTRIBUTE_INT, i);
+  wf_onnx_put_int(&a, ONNX_ATTRIBUTE_TYPE, WF_ATTR_INT);
+  wf_onnx_put_message(node, ONNX_NODE_ATTRIBUTE, &a);
 }
 
 /* A node of the function: op, inputs parted by blanks, one output; an integer attribute unless
@@ -59,39 +28,39 @@ static void put_node(wf_buf *f, const char *op, const char *inputs, const char *
   wf_buf n = {0};
   for (const char *at = inputs; *at;) {
     const size_t len = strcspn(at, " ");
-    wf_onnx_put_bytes(&n, NODE_INPUT, at, len);
+    wf_onnx_put_bytes(&n, ONNX_NODE_INPUT, at, len);
     at += len + (at[len] == ' ');
   }
-  put_text(&n, NODE_OUTPUT, output);
-  if (name) put_text(&n, NODE_NAME, name);
-  put_text(&n, NODE_OP_TYPE, op);
+  wf_onnx_put_text(&n, ONNX_NODE_OUTPUT, output);
+  if (name) wf_onnx_put_text(&n, ONNX_NODE_NAME, name);
+  wf_onnx_put_text(&n, ONNX_NODE_OP_TYPE, op);
   if (attribute) put_int_attribute(&n, attribute, i);
-  put_message(f, FUNCTION_NODE, &n);
+  wf_onnx_put_message(f, ONNX_FUNCTION_NODE, &n);
 }
 
 /* An int64 constant: a scalar, or of one element. */
 static void put_constant(wf_buf *f, const char *output, int64_t value, bool is_list) {
   wf_buf t = {0}, a = {0}, n = {0};
-  if (is_list) wf_onnx_put_int(&t, TENSOR_DIMS, 1);
-  wf_onnx_put_int(&t, TENSOR_TYPE, WF_DTYPE_I64);
-  wf_onnx_put_bytes(&t, TENSOR_RAW, &value, sizeof value);
-  put_text(&a, ATTRIBUTE_NAME, "value");
-  put_message(&a, ATTRIBUTE_T, &t);
-  wf_onnx_put_int(&a, ATTRIBUTE_TYPE, WF_ATTR_TENSOR);
-  put_text(&n, NODE_OUTPUT, output);
-  put_text(&n, NODE_OP_TYPE, "Constant");
-  put_message(&n, NODE_ATTRIBUTE, &a);
-  put_message(f, FUNCTION_NODE, &n);
+  if (is_list) wf_onnx_put_int(&t, ONNX_TENSOR_DIMS, 1);
+  wf_onnx_put_int(&t, ONNX_TENSOR_TYPE, WF_DTYPE_I64);
+  wf_onnx_put_bytes(&t, ONNX_TENSOR_RAW, &value, sizeof value);
+  wf_onnx_put_text(&a, ONNX_ATTRIBUTE_NAME, "value");
+  wf_onnx_put_message(&a, ONNX_ATTRIBUTE_TENSOR, &t);
+  wf_onnx_put_int(&a, ONNX_ATTRIBUTE_TYPE, WF_ATTR_TENSOR);
+  wf_onnx_put_text(&n, ONNX_NODE_OUTPUT, output);
+  wf_onnx_put_text(&n, ONNX_NODE_OP_TYPE, "Constant");
+  wf_onnx_put_message(&n, ONNX_NODE_ATTRIBUTE, &a);
+  wf_onnx_put_message(f, ONNX_FUNCTION_NODE, &n);
 }
 
 /* Everything in int64, which holds all types but uint64: the same numbers come of it. */
 static void put_function(wf_buf *f, const ort_division *d, const char *name, int64_t opset) {
   const bool is_signed = wf_dtype_is_signed(d->dtype);
   wf_buf import = {0};
-  put_text(f, FUNCTION_NAME, name);
-  put_text(f, FUNCTION_INPUT, "a");
-  put_text(f, FUNCTION_INPUT, "b");
-  put_text(f, FUNCTION_OUTPUT, "y");
+  wf_onnx_put_text(f, ONNX_FUNCTION_NAME, name);
+  wf_onnx_put_text(f, ONNX_FUNCTION_INPUT, "a");
+  wf_onnx_put_text(f, ONNX_FUNCTION_INPUT, "b");
+  wf_onnx_put_text(f, ONNX_FUNCTION_OUTPUT, "y");
   put_constant(f, "zero", 0, false);
   put_constant(f, "one", 1, false);
   put_constant(f, "minus", -1, false);
@@ -119,9 +88,9 @@ static void put_function(wf_buf *f, const ort_division *d, const char *name, int
     put_node(f, "Add", "chosen nothing", "Y", NULL, 0, NULL);
   }
   put_node(f, "Cast", "Y", "y", "to", d->dtype, NULL);
-  wf_onnx_put_int(&import, OPSET_VERSION, opset);
-  put_message(f, FUNCTION_OPSET, &import);
-  put_text(f, FUNCTION_DOMAIN, domain);
+  wf_onnx_put_int(&import, ONNX_OPSET_VERSION, opset);
+  wf_onnx_put_message(f, ONNX_FUNCTION_OPSET, &import);
+  wf_onnx_put_text(f, ONNX_FUNCTION_DOMAIN, domain);
 }
 
 typedef struct guard_function {
