@@ -19,7 +19,6 @@ weft_status wf_request_check_row(const wf_component_info *info, const wf_row *r,
 
 /* A tensor given for an input: it is there, of the port's type and of a shape that the port takes.
  * Thread: any. Errors: INVALID_ARGUMENT. */
-weft_status wf_request_check_view(const wf_port *p, const wf_view *v, weft_error *err)
-    WF_NODISCARD;
+weft_status wf_request_check_view(const wf_port *p, const wf_view *v, weft_error *err) WF_NODISCARD;
 
 #endif
