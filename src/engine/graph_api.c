@@ -5,6 +5,7 @@
 
 #include "base/process.h"
 #include "engine/engine.h"
+#include "engine/tensors.h"
 
 struct weft_graph {
   const wf_backend *backend;
@@ -84,17 +85,10 @@ void weft_graph_close(weft_graph *g) {
 size_t weft_graph_n_inputs(const weft_graph *g) { return g->info->n_inputs; }
 size_t weft_graph_n_outputs(const weft_graph *g) { return g->info->n_outputs; }
 
-static void copy_tensor(weft_tensor *dst, const weft_tensor *src) {
-  const size_t n = dst->struct_size < sizeof *src ? dst->struct_size : sizeof *src;
-  const size_t size = dst->struct_size;
-  memcpy(dst, src, n);
-  dst->struct_size = size;
-}
-
 static void describe(const wf_port *port, weft_tensor *result) {
   const weft_tensor full = {
       .name = port->name, .dtype = (int)port->dtype, .rank = port->rank, .dims = port->dims};
-  copy_tensor(result, &full);
+  wf_tensor_give(result, &full);
 }
 
 void weft_graph_input(const weft_graph *g, size_t i, weft_tensor *port) {
@@ -106,14 +100,16 @@ void weft_graph_output(const weft_graph *g, size_t i, weft_tensor *port) {
 }
 
 static weft_status bind(weft_graph *g, const weft_tensor *t, weft_error *err) {
-  size_t at = 0, n_elements, n_bytes;
+  size_t at = 0;
+  wf_view view;
+  WF_RETURN_IF_ERROR(wf_tensor_view(t, &view, err));
   while (at < g->info->n_inputs && strcmp(g->info->inputs[at].name, t->name) != 0) at++;
   if (at == g->info->n_inputs) {
     return wf_fail(err, WEFT_INVALID_ARGUMENT, "name one of the graph's inputs",
                    "the graph has no input '%s'", t->name);
   }
   const wf_port *port = &g->info->inputs[at];
-  if (t->rank < 0 || t->rank > WF_VIEW_MAX_RANK || (port->rank >= 0 && t->rank != port->rank)) {
+  if (port->rank >= 0 && t->rank != port->rank) {
     return wf_fail(err, WEFT_INVALID_ARGUMENT, "give a tensor of the port's rank",
                    "input '%s' has rank %d, but the graph wants %d", t->name, t->rank, port->rank);
   }
@@ -129,18 +125,6 @@ static weft_status bind(weft_graph *g, const weft_tensor *t, weft_error *err) {
                      (long long)t->dims[d], d, (long long)port->dims[d]);
     }
   }
-  if (!wf_dims_count(t->dims, (size_t)t->rank, &n_elements) ||
-      !wf_dtype_bytes(port->dtype, n_elements, &n_bytes) || n_bytes != t->n_bytes) {
-    return wf_fail(err, WEFT_INVALID_ARGUMENT, "give as many bytes as the shape needs",
-                   "input '%s' has %zu bytes, which is not what its shape needs", t->name,
-                   t->n_bytes);
-  }
-  /* input views are only read by a run; the view type is shared with outputs */
-  wf_view view = {.dtype = port->dtype, .rank = t->rank, .data = wf_unconst(t->data)};
-  memcpy(view.dims, t->dims, (size_t)t->rank * sizeof *t->dims);
-  static const char nothing[1];
-  if (!view.data)
-    view.data = wf_unconst(nothing); /* a tensor without elements is present all the same */
   g->inputs[at] = view;
   return WEFT_OK;
 }
@@ -159,20 +143,11 @@ weft_status weft_graph_run(weft_graph *g, const weft_tensor *inputs, size_t n_in
   const wf_row row = {.inputs = g->inputs, .outputs = g->outputs};
   WF_TRY(wf_backend_session_run_in(g->backend, g->session, &row, 1, g->profile, err));
   for (size_t i = 0; i < g->info->n_outputs; i++) {
-    const wf_view *v = &g->outputs[i];
-    size_t n_elements = 0, n_bytes = 0;
-    if (!wf_dims_count(v->dims, (size_t)v->rank, &n_elements) ||
-        !wf_dtype_bytes(v->dtype, n_elements, &n_bytes)) {
-      st = wf_fail(err, WEFT_BACKEND, NULL, "output '%s' has no size", g->info->outputs[i].name);
+    const char *name = g->info->outputs[i].name;
+    if (!wf_tensor_of_view(&g->outputs[i], name, &outputs[i])) {
+      st = wf_fail(err, WEFT_BACKEND, NULL, "output '%s' has no size", name);
       goto out;
     }
-    const weft_tensor full = {.name = g->info->outputs[i].name,
-                              .dtype = (int)v->dtype,
-                              .rank = v->rank,
-                              .dims = v->dims,
-                              .data = v->data,
-                              .n_bytes = n_bytes};
-    copy_tensor(&outputs[i], &full);
   }
 out:
   wf_owner_adopt(former);

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/process.h"
 #include "engine/engine.h"
+#include "engine/tensors.h"
 #include "package/metadata.h"
 #include "workflow/plan_build.h"
 #include "workflow/worker.h"
@@ -135,17 +136,11 @@ void weft_workflow_close(weft_workflow *w) {
   wf_free(w);
 }
 
-static void give(weft_tensor *to, const weft_tensor *full) {
-  const size_t size = to->struct_size;
-  memcpy(to, full, size < sizeof *full ? size : sizeof *full);
-  to->struct_size = size;
-}
-
 static void describe(const char *name, const wf_plan_contract *c, const int64_t *dims,
                      weft_tensor *port) {
   const weft_tensor full = {
       .name = name, .dtype = (int)c->dtype, .rank = c->dtype ? c->rank : -1, .dims = dims};
-  give(port, &full);
+  wf_tensor_give(port, &full);
 }
 
 size_t weft_workflow_n_inputs(const weft_workflow *w) { return w->plan->plan->n_inputs; }
@@ -164,24 +159,6 @@ void weft_workflow_output(const weft_workflow *w, size_t i, weft_tensor *port) {
            w->dims + (p->n_inputs + i) * WF_VIEW_MAX_RANK, port);
 }
 
-static weft_status take_view(const weft_tensor *t, wf_named_view *to, weft_error *err) {
-  size_t n_elements, n_bytes;
-  if (!t->name || t->rank < 0 || t->rank > WF_VIEW_MAX_RANK ||
-      !wf_dims_count(t->dims, (size_t)t->rank, &n_elements) ||
-      !wf_dtype_bytes((wf_dtype)t->dtype, n_elements, &n_bytes) || n_bytes != t->n_bytes) {
-    return wf_fail(err, WEFT_INVALID_ARGUMENT, "give as many bytes as type and shape need",
-                   "input '%s' is no tensor: its bytes, type and shape do not fit",
-                   t->name ? t->name : "");
-  }
-  static const char nothing[1]; /* a tensor without elements is present all the same */
-  to->name = t->name;
-  to->view = (wf_view){.dtype = (wf_dtype)t->dtype,
-                       .rank = t->rank,
-                       .data = wf_unconst(t->data ? t->data : nothing)};
-  if (t->rank) memcpy(to->view.dims, t->dims, (size_t)t->rank * sizeof *t->dims);
-  return WEFT_OK;
-}
-
 /* The least of both sizes: a caller built against an older header sets fewer fields. */
 static weft_status take_request(weft_workflow *w, const weft_request *given, weft_error *err)
     WF_REQUIRES(wf_worker_role) {
@@ -192,7 +169,8 @@ static weft_status take_request(weft_workflow *w, const weft_request *given, wef
   w->views = wf_calloc(r.n_inputs + 1, sizeof *w->views);
   if (!w->views) return wf_fail_memory(err, r.n_inputs * sizeof *w->views, "a request");
   for (size_t i = 0; i < r.n_inputs; i++) {
-    WF_RETURN_IF_ERROR(take_view(&r.inputs[i], &w->views[i], err));
+    WF_RETURN_IF_ERROR(wf_tensor_view(&r.inputs[i], &w->views[i].view, err));
+    w->views[i].name = r.inputs[i].name;
   }
   w->request = (wf_request){.n_tensors = r.n_inputs,
                             .tensors = w->views,
@@ -235,22 +213,6 @@ weft_status weft_workflow_run(weft_workflow *w, const weft_request *request, wef
 
 void weft_workflow_cancel(weft_workflow *w) { atomic_store(&w->cancel, 1); }
 
-static bool give_view(const wf_view *v, const char *name, weft_tensor *t) {
-  size_t n_elements, n_bytes;
-  if (!v || !wf_dims_count(v->dims, (size_t)v->rank, &n_elements) ||
-      !wf_dtype_bytes(v->dtype, n_elements, &n_bytes)) {
-    return false;
-  }
-  const weft_tensor full = {.name = name,
-                            .dtype = (int)v->dtype,
-                            .rank = v->rank,
-                            .dims = v->dims,
-                            .data = v->data,
-                            .n_bytes = n_bytes};
-  give(t, &full);
-  return true;
-}
-
 size_t weft_workflow_rows(weft_workflow *w, size_t output) {
   size_t n = 0;
   if (!enter(w)) return 0;
@@ -267,7 +229,7 @@ int weft_workflow_result(weft_workflow *w, size_t output, int64_t row, weft_tens
     const wf_view *v = NULL;
     if (row < 0 && n_rows == 0) v = wf_pass_output(w->pass, output);
     if (row >= 0 && (uint64_t)row < n_rows) v = wf_pass_output_row(w->pass, output, (size_t)row);
-    is_there = give_view(v, w->plan->plan->outputs[output].name, tensor);
+    is_there = wf_tensor_of_view(v, w->plan->plan->outputs[output].name, tensor);
   }
   leave(w);
   return is_there;
