@@ -147,13 +147,27 @@ weft_status cli_npy_write(const char *path, const weft_tensor *t, weft_error *er
 weft_status cli_array_parse(const char *text, const weft_tensor *port, cli_array *a,
                             weft_error *err) WF_NODISCARD;
 
-/* "NAME=FILE.npy" or "NAME=VALUE". A name may hold '=', so the longest port that fits is meant. The
- * tensor's name is the graph's, its data the array's. */
 /* The text behind NAME= as a tensor of the port *t, which it then describes. */
 weft_status cli_take_value(const char *value, cli_array *a, weft_tensor *t,
                            weft_error *err) WF_NODISCARD;
+/* The length of the input's name in "NAME=VALUE"; 0: none. A name may hold '=', so the longest of
+ * the owner's `n` ports that fits is meant. */
+typedef void cli_port_fn(const void *owner, size_t i, weft_tensor *port);
+size_t cli_find_port(const char *text, const void *owner, size_t n, cli_port_fn *port_at,
+                     weft_tensor *port);
+/* "NAME=FILE.npy" or "NAME=VALUE". The tensor's name is the graph's, its data the array's. */
 weft_status cli_read_input(const weft_graph *g, const char *text, cli_array *a, weft_tensor *t,
                            weft_error *err) WF_NODISCARD;
+
+typedef struct cli_output {
+  weft_tensor tensor;
+  int64_t row; /* of an output with a tensor per row; -1: the whole */
+} cli_output;
+typedef WF_VEC(cli_output) cli_outputs;
+/* Each as NAME.npy or NAME.row.I.npy in `dir`, which is made; nothing is written when two outputs
+ * would go to one file. */
+weft_status cli_write_outputs(const char *dir, const cli_outputs *list,
+                              weft_error *err) WF_NODISCARD;
 
 /* ---- commands
  * ---------------------------------------------------------------------------------------- */

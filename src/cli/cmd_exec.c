@@ -5,20 +5,7 @@
 #include "base/file.h"
 #include "cli/cli.h"
 
-/* The length of the longest input name that `text` begins with and '=' follows; 0: none. */
-static size_t find_port(const weft_graph *g, const char *text, weft_tensor *port) {
-  size_t best = 0;
-  for (size_t i = 0; i < weft_graph_n_inputs(g); i++) {
-    weft_tensor candidate = {.struct_size = sizeof candidate};
-    weft_graph_input(g, i, &candidate);
-    const size_t n = strlen(candidate.name);
-    if (n > best && strncmp(text, candidate.name, n) == 0 && text[n] == '=') {
-      best = n;
-      *port = candidate;
-    }
-  }
-  return best;
-}
+static void input_at(const void *g, size_t i, weft_tensor *port) { weft_graph_input(g, i, port); }
 
 static weft_status fail_no_port(const weft_graph *g, const char *text, weft_error *err) {
   wf_buf names = {0};
@@ -34,71 +21,27 @@ static weft_status fail_no_port(const weft_graph *g, const char *text, weft_erro
   return st;
 }
 
-weft_status cli_take_value(const char *value, cli_array *a, weft_tensor *t, weft_error *err) {
-  if (wf_str_ends(wf_str_of(value), WF_STR(".npy"))) {
-    WF_RETURN_IF_ERROR(cli_npy_read(value, a, err));
-    /* NumPy has no code for bfloat16 and the 8-bit floats: their bits come as unsigned integers */
-    if ((t->dtype == 16 && a->dtype == 4) || (t->dtype >= 17 && t->dtype <= 20 && a->dtype == 2)) {
-      a->dtype = t->dtype;
-    }
-  } else {
-    WF_RETURN_IF_ERROR(cli_array_parse(value, t, a, err));
-  }
-  t->dtype = a->dtype;
-  t->rank = a->rank;
-  t->dims = a->dims;
-  t->data = a->data;
-  t->n_bytes = a->n_bytes;
-  return WEFT_OK;
-}
-
 weft_status cli_read_input(const weft_graph *g, const char *text, cli_array *a, weft_tensor *t,
                            weft_error *err) {
-  const size_t n_name = find_port(g, text, t);
+  const size_t n_name = cli_find_port(text, g, weft_graph_n_inputs(g), input_at, t);
   if (n_name == 0) return fail_no_port(g, text, err);
   return cli_take_value(text + n_name + 1, a, t, err);
 }
 
-/* NAME.npy with '/' written '_'. Owner: the caller (wf_free); NULL: no memory. */
-static char *file_name(const char *output) {
-  wf_buf name = {0};
-  for (const char *p = output; *p; p++) wf_buf_putc(&name, *p == '/' ? '_' : *p);
-  wf_buf_puts(&name, ".npy");
-  return wf_buf_take(&name);
-}
-
-/* Two outputs such as a/b and a_b would be written over one another. */
-static weft_status check_names(char *const *names, const weft_tensor *outputs, size_t n,
-                               weft_error *err) {
-  for (size_t i = 0; i < n; i++) {
-    if (!names[i]) return wf_fail_memory(err, 0, "a path");
-    for (size_t k = 0; k < i; k++) {
-      if (strcmp(names[i], names[k]) != 0) continue;
-      return wf_fail(err, WEFT_INVALID_ARGUMENT, "rename one of the outputs in the graph",
-                     "outputs '%s' and '%s' would both be written to '%s'", outputs[k].name,
-                     outputs[i].name, names[i]);
-    }
-  }
-  return WEFT_OK;
-}
-
-static weft_status write_outputs(const char *dir, const weft_tensor *outputs, size_t n,
-                                 weft_error *err) {
+static weft_status run_graph(weft_graph *g, const weft_tensor *in, size_t n_in, const char *dir,
+                             weft_error *err) {
   weft_status st = WEFT_OK;
-  char **names = wf_calloc(n + 1, sizeof *names);
-  if (!names) return wf_fail_memory(err, 0, "paths");
-  for (size_t i = 0; i < n; i++) names[i] = file_name(outputs[i].name ? outputs[i].name : "");
-  WF_TRY(check_names(names, outputs, n, err));
-  WF_TRY(wf_path_make_dirs(dir, false, err));
-  for (size_t i = 0; i < n; i++) {
-    char *path = wf_path_join(dir, names[i]);
-    st = path ? cli_npy_write(path, &outputs[i], err) : wf_fail_memory(err, 0, "a path");
-    wf_free(path);
-    WF_TRY(st);
-  }
+  const size_t n = weft_graph_n_outputs(g);
+  cli_outputs outputs = {0};
+  weft_tensor *tensors = wf_calloc(n + 1, sizeof *tensors);
+  if (!tensors || !wf_vec_reserve(&outputs, n)) WF_TRY(wf_fail_memory(err, 0, "outputs"));
+  for (size_t i = 0; i < n; i++) tensors[i].struct_size = sizeof *tensors;
+  WF_TRY(weft_graph_run(g, in, n_in, tensors, err));
+  for (size_t i = 0; i < n; i++) outputs.at[outputs.n++] = (cli_output){tensors[i], -1};
+  st = cli_write_outputs(dir, &outputs, err);
 out:
-  for (size_t i = 0; i < n; i++) wf_free(names[i]);
-  wf_free(names);
+  wf_vec_free(&outputs);
+  wf_free(tensors);
   return st;
 }
 
@@ -115,7 +58,7 @@ int cmd_exec(const cli_command *c, int argc, char **argv) {
   weft_error err = {0};
   weft_graph *g = NULL;
   cli_array *arrays = NULL;
-  weft_tensor *in = NULL, *out_tensors = NULL;
+  weft_tensor *in = NULL;
   const cli_option own[] = {{"--input", "-i", CLI_LIST, &inputs, NULL, 0, 0, "NAME=X",
                              "a .npy file or a value (repeatable)"},
                             {"--output-dir", "-o", CLI_TEXT, &dir, NULL, 0, 0, "DIR",
@@ -164,17 +107,7 @@ int cmd_exec(const cli_command *c, int argc, char **argv) {
   cli_import_end(rest.at[0]);
   for (size_t i = 0; i < inputs.n && st == WEFT_OK; i++)
     st = cli_read_input(g, inputs.at[i], &arrays[i], &in[i], &err);
-  if (st == WEFT_OK) {
-    const size_t n = weft_graph_n_outputs(g);
-    out_tensors = wf_calloc(n + 1, sizeof *out_tensors);
-    if (!out_tensors) {
-      code = cli_fail_memory();
-      goto out;
-    }
-    for (size_t i = 0; i < n; i++) out_tensors[i].struct_size = sizeof *out_tensors;
-    st = weft_graph_run(g, in, inputs.n, out_tensors, &err);
-    if (st == WEFT_OK) st = write_outputs(dir, out_tensors, n, &err);
-  }
+  if (st == WEFT_OK) st = run_graph(g, in, inputs.n, dir, &err);
   code = st == WEFT_OK ? 0 : cli_fail(&err);
 out:
   weft_graph_close(g);
@@ -182,7 +115,6 @@ out:
   for (size_t i = 0; arrays && i < inputs.n; i++) wf_free(arrays[i].data);
   wf_free(arrays);
   wf_free(in);
-  wf_free(out_tensors);
   wf_vec_free(&inputs);
   cli_model_deinit(&mo);
   wf_vec_free(&rest);

@@ -62,18 +62,13 @@ static weft_status fill(const cli_request *r, weft_request *request, int64_t **p
   return WEFT_OK;
 }
 
+static void input_at(const void *w, size_t i, weft_tensor *port) {
+  weft_workflow_input(w, i, port);
+}
+
 static weft_status read_input(const weft_workflow *w, const char *text, cli_array *a,
                               weft_tensor *t, char **name, weft_error *err) {
-  size_t best = 0;
-  for (size_t i = 0; i < weft_workflow_n_inputs(w); i++) {
-    weft_tensor candidate = {.struct_size = sizeof candidate};
-    weft_workflow_input(w, i, &candidate);
-    const size_t n = strlen(candidate.name);
-    if (n > best && strncmp(text, candidate.name, n) == 0 && text[n] == '=') {
-      best = n;
-      *t = candidate;
-    }
-  }
+  size_t best = cli_find_port(text, w, weft_workflow_n_inputs(w), input_at, t);
   if (best == 0) { /* a name that only the run knows: of an application's source */
     best = strcspn(text, "=");
     *name = wf_alloc(best + 1);
@@ -85,31 +80,21 @@ static weft_status read_input(const weft_workflow *w, const char *text, cli_arra
   return cli_take_value(text + best + 1, a, t, err);
 }
 
-/* NAME.npy or NAME.row.I.npy in `dir`, with '/' written '_'. */
-static weft_status write_one(const char *dir, const weft_tensor *t, int64_t row, weft_error *err) {
-  wf_buf name = {0};
-  for (const char *p = t->name; *p; p++) wf_buf_putc(&name, *p == '/' ? '_' : *p);
-  if (row >= 0) wf_buf_printf(&name, ".row.%lld", (long long)row);
-  wf_buf_puts(&name, ".npy");
-  char *file = wf_buf_take(&name);
-  char *path = file ? wf_path_join(dir, file) : NULL;
-  const weft_status st = path ? cli_npy_write(path, t, err) : wf_fail_memory(err, 0, "a path");
-  wf_free(path);
-  wf_free(file);
-  return st;
-}
-
 static weft_status write_outputs(weft_workflow *w, const char *dir, weft_error *err) {
-  WF_RETURN_IF_ERROR(wf_path_make_dirs(dir, false, err));
+  weft_status st = WEFT_OK;
+  cli_outputs outputs = {0};
   for (size_t i = 0; i < weft_workflow_n_outputs(w); i++) {
     const size_t n_rows = weft_workflow_rows(w, i);
     for (int64_t row = n_rows ? 0 : -1; row < (int64_t)n_rows; row++) {
-      weft_tensor t = {.struct_size = sizeof t};
-      /* an output that did not come is not written */
-      if (weft_workflow_result(w, i, row, &t)) WF_RETURN_IF_ERROR(write_one(dir, &t, row, err));
+      cli_output o = {.tensor = {.struct_size = sizeof o.tensor}, .row = row};
+      if (!weft_workflow_result(w, i, row, &o.tensor)) continue; /* it did not come */
+      if (!wf_vec_push(&outputs, o)) WF_TRY(wf_fail_memory(err, 0, "outputs"));
     }
   }
-  return WEFT_OK;
+  st = cli_write_outputs(dir, &outputs, err);
+out:
+  wf_vec_free(&outputs);
+  return st;
 }
 
 weft_status cli_exec_workflow(const char *path, const cli_texts *inputs, const cli_request *r,

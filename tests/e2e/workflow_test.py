@@ -24,9 +24,9 @@ def put_graph(folder, name, nodes, inputs, outputs):
     save(helper.make_model(g, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), folder / f"{name}.onnx")
 
 
-def doubling(folder):
+def doubling(folder, document=None):
     """y = x + x, as the component f of make_packages.straight."""
-    folder = make_packages.write(folder, make_packages.straight())
+    folder = make_packages.write(folder, document or make_packages.straight())
     put_graph(folder, "f", [helper.make_node("Add", ["x", "x"], ["y"])], [("x", TensorProto.FLOAT, ["batch", 2])],
               [("y", TensorProto.FLOAT, ["batch", 2])])
     return folder
@@ -56,6 +56,21 @@ def test_a_request_that_does_not_fit_is_refused_before_anything_runs(weft, tmp_p
         r = weft("exec", p, *args, "-o", out, check=code)
         assert word in r.stderr
     assert not out.exists()
+
+
+def test_two_outputs_of_one_file_are_refused_and_neither_is_written(weft, tmp_path):
+    document = make_packages.straight()
+    outputs = document["pipeline"]["workflow"]["outputs"]
+    (name, value), = outputs.items()
+    outputs.clear()
+    outputs.update({"a/b": value, "a_b": dict(value)})
+    emit = next(s for s in document["pipeline"]["workflow"]["steps"] if s["kind"] == "emit")
+    emit["output"] = "a/b"
+    document["pipeline"]["workflow"]["steps"].append(dict(emit, output="a_b"))
+    p, out = doubling(tmp_path / "p", document), tmp_path / "out"
+    x = save_npy(tmp_path / "x.npy", [[1, 2]], np.float32)
+    r = weft("exec", p, "--input", f"x={x}", "-o", out, check=6)
+    assert b"'a/b'" in r.stderr and b"'a_b'" in r.stderr and not out.exists()
 
 
 def powers():
