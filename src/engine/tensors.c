@@ -33,8 +33,8 @@ weft_status wf_tensor_view(const weft_tensor *t, wf_view *v, weft_error *err) {
   if (!t->name) return wf_fail(err, WEFT_INVALID_ARGUMENT, "name it", "an input has no name");
   if (!size_of(t->dims, t->rank, (wf_dtype)t->dtype, &n_bytes) || n_bytes != t->n_bytes) {
     return wf_fail(err, WEFT_INVALID_ARGUMENT, "give as many bytes as type and shape need",
-                   "input '%s' has %zu bytes, which is not what its type and shape need",
-                   t->name, t->n_bytes);
+                   "input '%s' has %zu bytes, which is not what its type and shape need", t->name,
+                   t->n_bytes);
   }
   static const char nothing[1]; /* a tensor without elements is present all the same */
   /* input views are only read by a run; the view type is shared with outputs */

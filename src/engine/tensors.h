@@ -8,8 +8,8 @@
 
 /* Fills *to as far as its struct_size goes: a caller built against an older header has less. */
 void wf_tensor_give(weft_tensor *to, const weft_tensor *full);
-/* What is computed, under `name`; false when there is nothing or it has no size. Owner: t's data and
- * dims stay the view's. */
+/* What is computed, under `name`; false when there is nothing or it has no size. Owner: t's data
+ * and dims stay the view's. */
 bool wf_tensor_of_view(const wf_view *v, const char *name, weft_tensor *t);
 /* The view of a tensor that the caller gives, whose bytes it only reads.
  * Errors: INVALID_ARGUMENT without a name, or where its bytes, type and shape do not fit. */

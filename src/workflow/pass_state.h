@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The insides of a pass, shared by the files that make it up: pass.c (the machine), pass_inputs.c,
- * pass_check.c (contracts), pass_loop.c (cells), pass_emit.c (outputs), pass_builtin.c (components
+ * pass_check.c (contracts), pass_loop.c (cells), pass_emit.c (outputs), adapter.c (components
  * that are no graphs). */
 #ifndef WF_WORKFLOW_PASS_STATE_H
 #define WF_WORKFLOW_PASS_STATE_H
@@ -100,13 +100,12 @@ weft_status wf_pass_emit(wf_pass *p, const wf_plan_step *s, weft_error *err) WF_
 weft_status wf_pass_finish_outputs(wf_pass *p, weft_error *err) WF_NODISCARD;
 void wf_pass_free_outputs(wf_pass *p);
 
-/* ---- components that are no graphs (pass_builtin.c) ---------------------------------------- */
+/* ---- components that are no graphs (adapter.c) --------------------------------------------- */
 
 /* Fills p->results for the wanted outputs of a binding or adapter. */
 weft_status wf_builtin_invoke(wf_pass *p, const wf_plan_component *c, weft_error *err) WF_NODISCARD;
-bool wf_builtin_is_known(const char *abi, const char *version);
 
-/* RUN-SC: before a component writes into a cache of fixed capacity. */
+/* pass_scatter.c, RUN-SC: before a component writes into a cache of fixed capacity. */
 weft_status wf_scatter_check(const wf_pass *p, const wf_plan_step *s, const wf_plan_component *c,
                              weft_error *err) WF_NODISCARD;
 

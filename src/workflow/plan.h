@@ -167,7 +167,9 @@ typedef struct wf_plan_component {
   wf_component_kind kind;
   const char *artifact; /* canonical path of the ONNX file */
   const char *abi, *version, *action;
-  size_t n_inputs, n_outputs; /* declared, or inferred from the graph */
+  const struct wf_adapter *adapter; /* of ADAPTER */
+  const void *prepared;             /* what the adapter made of the document */
+  size_t n_inputs, n_outputs;       /* declared, or inferred from the graph */
   const wf_plan_port *inputs, *outputs;
   size_t n_symbols;
   const char *const *symbols;

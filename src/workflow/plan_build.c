@@ -5,8 +5,7 @@
 
 #include <string.h>
 
-#include "workflow/pass_state.h"
-#include "workflow/plan_builder.h"
+#include "workflow/adapter.h"
 
 _Static_assert((int)WF_ROLE_ADAPTER_ACTIVE == (int)WF_META_ROLE_ADAPTER_ACTIVE + 1,
                "roles of plan.h are those of the document behind OPAQUE");
@@ -237,7 +236,8 @@ static weft_status take_action(plan_builder *b, const wf_meta_component *c, wf_p
   to->abi = wf_arena_strdup(b->arena, c->implementation->abi);
   to->version = wf_arena_strdup(b->arena, c->implementation->version);
   if (!to->action || !to->abi || !to->version) return no_memory(b);
-  if (wf_builtin_is_known(to->abi, to->version)) return WEFT_OK;
+  to->adapter = wf_adapter_find(to->abi, to->version);
+  if (to->adapter) return WEFT_OK;
   return wf_fail(b->err, WEFT_UNSUPPORTED, "use an adapter that weft has",
                  "component '%s' wants the adapter '%s' version %s, which is not there (ADM-05)",
                  to->name, to->abi, to->version);
@@ -273,6 +273,7 @@ static weft_status take_component(plan_builder *b, const wf_meta_component *c,
   if (symbols.n) memcpy(names, symbols.at, symbols.n * sizeof *names);
   to->n_symbols = symbols.n;
   to->symbols = names;
+  if (to->adapter && to->adapter->prepare) WF_TRY(to->adapter->prepare(b, c, to));
 out:
   wf_vec_free(&symbols);
   return st;
