@@ -4,7 +4,7 @@
 # Also what `make install` lays down.
 
 get_property(weft_layers GLOBAL PROPERTY WEFT_LAYERS)
-set(weft_deps PkgConfig::JANSSON PkgConfig::PCRE2 PkgConfig::UTF8PROC PkgConfig::YAML Threads::Threads m ${CMAKE_DL_LIBS})
+set(weft_deps PkgConfig::JANSSON PkgConfig::PCRE2 PkgConfig::UTF8PROC PkgConfig::YAML PkgConfig::MD Threads::Threads m ${CMAKE_DL_LIBS})
 set(symbol_list ${CMAKE_SOURCE_DIR}/include/weft/weft.symbols)
 if(NOT TARGET wf_engine OR CMAKE_CROSSCOMPILING)
   return()

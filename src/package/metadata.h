@@ -81,6 +81,15 @@ int wf_meta_layout_of(const wf_meta_contract *c); /* WF_META_SHARED without one 
 /* The request axis; -1: none. */
 int64_t wf_meta_request_axis(const wf_meta_contract *c);
 
+/* "onnx-genai-metadata-identity-v1:sha256:<hex>", of what the document says and not of how it is
+ * written (docs/format.md §17.3): it keys plans and checkpoints, and is no proof against forgers.
+ * Thread: any. Errors: OUT_OF_MEMORY. */
+enum { WF_IDENTITY_BYTES = 104 }; /* with the terminator */
+weft_status wf_metadata_identity(const wf_metadata *m, char result[WF_IDENTITY_BYTES],
+                                 weft_error *err) WF_NODISCARD;
+/* The canonical JSON that it is taken over. */
+void wf_metadata_canonical(const wf_metadata *m, wf_buf *out);
+
 /* The JSON Schema of the document for editors, made of the tables that the reader works by. */
 void wf_metadata_print_schema(wf_buf *out);
 
