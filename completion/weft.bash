@@ -45,7 +45,7 @@ _weft() {
     template) options="--template --now --help" ;;
     exec)
         options="--input -i --output-dir -o --profile --ids --max-tokens -n --seed --temperature --temp --top-k --top-p --min-p
-            --greedy --ignore-eos $model"
+            --greedy --ignore-eos --session --override $model"
         ;;
     logits) options="--ids --output -o $model" ;;
     verify) options="--input -i --dump --reference --tolerance --seed --tokens -n $model" ;;

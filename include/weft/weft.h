@@ -526,7 +526,8 @@ WEFT_API int weft_workflow_is(const char *path);
 WEFT_API WEFT_NODISCARD weft_status weft_workflow_open(weft_workflow **result, const char *path,
                                                        const weft_model_options *options,
                                                        weft_error *err);
-/* NULL is fine. Thread: any, once no call uses it. */
+/* NULL is fine. Its sessions and snapshots go on until they are closed themselves. Inside one's own
+ * callback the release is deferred until the run returns. Thread: any. */
 WEFT_API void weft_workflow_close(weft_workflow *workflow);
 /* What it takes and gives: name, dtype (0: any), rank (-1: any), dims (-1 symbolic); NULL data.
  * Borrowed from the workflow. Thread: any. */
@@ -534,6 +535,33 @@ WEFT_API size_t weft_workflow_n_inputs(const weft_workflow *workflow);
 WEFT_API size_t weft_workflow_n_outputs(const weft_workflow *workflow);
 WEFT_API void weft_workflow_input(const weft_workflow *workflow, size_t i, weft_tensor *port);
 WEFT_API void weft_workflow_output(const weft_workflow *workflow, size_t i, weft_tensor *port);
+
+/* What an emit step published, as it happens. Borrowed for the callback. */
+typedef enum weft_emit_mode {
+  WEFT_EMIT_REPLACE = 0, /* the output's new whole value */
+  WEFT_EMIT_APPEND = 1,  /* what comes behind the value so far */
+  WEFT_EMIT_EVENT = 2
+} weft_emit_mode;
+typedef struct weft_emit {
+  size_t struct_size;
+  const weft_tensor *value; /* its name is the output's */
+  weft_emit_mode mode;
+  int64_t row;      /* of an output with a tensor per row; -1: the whole */
+  int64_t sequence; /* of events, from 0 */
+} weft_emit;
+/* 0 goes on; anything else ends the run with CANCELLED. Runs on the thread that called the run, in
+ * the order of the steps. Calls on the same workflow are refused there, but for cancel and close.
+ */
+typedef int weft_emit_callback(void *user, const weft_emit *emit);
+
+/* Before each trip of a loop ("steps[2]"), and with done = limit when it ends; the limit is the
+ * most trips that it may make. On the thread that called the run. */
+typedef void weft_iteration_callback(void *user, const char *loop, int64_t done, int64_t limit);
+
+/* Another component in the place of one that the package calls application_overridable. */
+typedef struct weft_override {
+  const char *component, *other;
+} weft_override;
 
 /* What a run is asked. Everything is borrowed until the next run or close. */
 typedef struct weft_request {
@@ -547,6 +575,12 @@ typedef struct weft_request {
   int has_sampling; /* 0: greedy; else the four below hold, temperature 0 is greedy too */
   int64_t max_tokens, seed, top_k;
   double temperature, top_p, min_p;
+  size_t n_overrides;
+  const weft_override *overrides;
+  weft_emit_callback *on_emit; /* NULL: nobody listens */
+  void *on_emit_user;
+  weft_iteration_callback *on_iteration; /* NULL: nobody asks */
+  void *on_iteration_user;
 } weft_request;
 /* Nothing given: temperature 1, top_p 1, the rest off. Thread: as the storage. */
 WEFT_API void weft_request_init(weft_request *request, size_t struct_size);
@@ -565,6 +599,61 @@ WEFT_API size_t weft_workflow_rows(weft_workflow *workflow, size_t output);
 /* 1 and *tensor: an output (row -1) or a row of one; 0: it did not come. Thread: exclusive. */
 WEFT_API int weft_workflow_result(weft_workflow *workflow, size_t output, int64_t row,
                                   weft_tensor *tensor);
+
+/* What the last run published as events to an output, in order. 0: there is none such.
+ * Thread: exclusive. */
+WEFT_API size_t weft_workflow_n_events(weft_workflow *workflow, size_t output);
+WEFT_API int weft_workflow_event(weft_workflow *workflow, size_t output, size_t i,
+                                 weft_tensor *tensor);
+
+/* ---- sessions of a workflow
+ * ------------------------------------------------------------------- */
+
+/* A conversation: the cells that the document keeps between runs. A turn is a run that reads them
+ * and, when it succeeds, writes them; a turn that fails or is cancelled changes none. Calls on one
+ * workflow and its sessions follow one another: a second one meanwhile is SESSION_BUSY. */
+typedef struct weft_session weft_session;
+/* What a session held at one moment. */
+typedef struct weft_snapshot weft_snapshot;
+
+/* Owner: *result is the caller's (weft_session_close) and holds the workflow. Thread: exclusive.
+ * Errors: SESSION_BUSY, OUT_OF_MEMORY. */
+WEFT_API WEFT_NODISCARD weft_status weft_session_create(weft_session **result,
+                                                        weft_workflow *workflow, weft_error *err);
+/* Another conversation that goes on from the same cells; turns of either don't show in the other.
+ * Owner, Thread, Errors: as weft_session_create. */
+WEFT_API WEFT_NODISCARD weft_status weft_session_fork(weft_session **result, weft_session *from,
+                                                      weft_error *err);
+/* NULL is fine; also while a turn of it runs. Thread: any. */
+WEFT_API void weft_session_close(weft_session *session);
+/* From 1, never given twice in a workflow's life. Thread: any. */
+WEFT_API uint64_t weft_session_number(const weft_session *session);
+
+/* A run that goes on from the session. Its results are the workflow's.
+ * Owner, Thread, Errors: as weft_workflow_run. */
+WEFT_API WEFT_NODISCARD weft_status weft_session_turn(weft_session *session,
+                                                      const weft_request *request, weft_error *err);
+/* Forgets everything. Thread: exclusive. Errors: SESSION_BUSY. */
+WEFT_API WEFT_NODISCARD weft_status weft_session_reset(weft_session *session, weft_error *err);
+/* Owner: *result is the caller's (weft_snapshot_release). Cells are shared, not copied.
+ * Thread: exclusive. Errors: SESSION_BUSY, OUT_OF_MEMORY. */
+WEFT_API WEFT_NODISCARD weft_status weft_session_snapshot(weft_snapshot **result,
+                                                          weft_session *session, weft_error *err);
+/* NULL is fine. Thread: any. */
+WEFT_API void weft_snapshot_release(weft_snapshot *snapshot);
+/* Back to what a session of the same workflow was then; the snapshot stays. Thread: exclusive.
+ * Errors: SESSION_BUSY, INVALID_ARGUMENT (of another workflow). */
+WEFT_API WEFT_NODISCARD weft_status weft_session_rewind(weft_session *session,
+                                                        const weft_snapshot *to, weft_error *err);
+/* The cells into a new file that takes the path's place (mode 0600); advisory cells are left out.
+ * Thread: exclusive. Errors: SESSION_BUSY, IO, OUT_OF_MEMORY. */
+WEFT_API WEFT_NODISCARD weft_status weft_session_save(weft_session *session, const char *path,
+                                                      weft_error *err);
+/* What was saved in the place of the session's cells; on an error nothing has changed.
+ * Thread: exclusive. Errors: SESSION_BUSY, IO, PACKAGE_INVALID (damaged, of another package or of
+ * other contracts), OUT_OF_MEMORY. */
+WEFT_API WEFT_NODISCARD weft_status weft_session_load(weft_session *session, const char *path,
+                                                      weft_error *err);
 
 /* Of the last run: components run, trips of all loops, chunks published. */
 typedef struct weft_run_counts {

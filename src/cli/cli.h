@@ -164,6 +164,12 @@ typedef struct cli_output {
   int64_t row; /* of an output with a tensor per row; -1: the whole */
 } cli_output;
 typedef WF_VEC(cli_output) cli_outputs;
+/* NAME, NAME.row.I of a row, with '/' written '_', and the suffix. Owner: the caller (wf_free);
+ * NULL: no memory. */
+char *cli_output_name(const cli_output *o, const char *suffix) WF_NODISCARD;
+/* Two members of a JSON object, "shape" and "values" in row-major order: numbers and booleans as
+ * such, NaN and infinities as null, half precisions and 8-bit floats as their bits. */
+void cli_json_tensor(wf_buf *out, const weft_tensor *t);
 /* Each as NAME.npy or NAME.row.I.npy in `dir`, which is made; nothing is written when two outputs
  * would go to one file. */
 weft_status cli_write_outputs(const char *dir, const cli_outputs *list,
@@ -181,15 +187,17 @@ int cmd_detokenize(const cli_command *c, int argc, char **argv);
 int cmd_template(const cli_command *c, int argc, char **argv);
 /* What weft exec asks of a workflow. */
 typedef struct cli_request {
-  const char *ids;
+  const char *ids, *session;
+  cli_texts overrides; /* COMPONENT=OTHER */
   bool greedy, ignore_eos, has_max_tokens, has_seed, has_temperature, has_top_k, has_top_p,
       has_min_p;
   int64_t max_tokens, top_k;
   uint64_t seed;
   float temperature, top_p, min_p;
 } cli_request;
-enum { CLI_N_REQUEST_OPTIONS = 10 };
+enum { CLI_N_REQUEST_OPTIONS = 12 };
 void cli_request_table(cli_request *r, cli_option table[CLI_N_REQUEST_OPTIONS]);
+void cli_request_deinit(cli_request *r);
 bool cli_request_is_given(const cli_request *r);
 /* Runs the package's workflow once and writes every output into `dir`. */
 weft_status cli_exec_workflow(const char *path, const cli_texts *inputs, const cli_request *r,

@@ -92,7 +92,9 @@ int cmd_exec(const cli_command *c, int argc, char **argv) {
     goto out;
   }
   if (cli_request_is_given(&request)) {
-    code = cli_usage(c, "tokens and sampling are asked of a workflow; '%s' has none", rest.at[0]);
+    code = cli_usage(
+        c, "tokens, sampling, sessions and overrides are asked of a workflow; '%s' has none",
+        rest.at[0]);
     goto out;
   }
   arrays = wf_calloc(inputs.n + 1, sizeof *arrays);
@@ -116,6 +118,7 @@ out:
   wf_free(arrays);
   wf_free(in);
   wf_vec_free(&inputs);
+  cli_request_deinit(&request);
   cli_model_deinit(&mo);
   wf_vec_free(&rest);
   return code;

@@ -20,13 +20,20 @@ void cli_request_table(cli_request *r, cli_option table[CLI_N_REQUEST_OPTIONS]) 
       {"--ignore-eos", NULL, CLI_FLAG, &r->ignore_eos, NULL, 0, 0, NULL,
        "goes on after an end token"},
       {"--greedy", NULL, CLI_FLAG, &r->greedy, NULL, 0, 0, NULL, "always the likeliest token"},
+      {"--session", NULL, CLI_TEXT, &r->session, NULL, 0, 0, "FILE",
+       "the conversation's state: read where it is there, written after a run that succeeds"},
+      {"--override", NULL, CLI_LIST, &r->overrides, NULL, 0, 0, "COMPONENT=OTHER",
+       "a component in another's place (repeatable)"},
       {NULL, NULL, CLI_FLAG, NULL, NULL, 0, 0, NULL, NULL}};
   memcpy(table, rows, sizeof rows);
 }
 
+void cli_request_deinit(cli_request *r) { wf_vec_free(&r->overrides); }
+
 bool cli_request_is_given(const cli_request *r) {
-  return r->ids || r->has_max_tokens || r->has_seed || r->has_temperature || r->has_top_k ||
-         r->has_top_p || r->has_min_p || r->greedy || r->ignore_eos;
+  return r->ids || r->session || r->overrides.n || r->has_max_tokens || r->has_seed ||
+         r->has_temperature || r->has_top_k || r->has_top_p || r->has_min_p || r->greedy ||
+         r->ignore_eos;
 }
 
 /* Saying nothing about sampling is greedy; any word means sampling, with the unsaid ones off. */
@@ -97,12 +104,123 @@ out:
   return st;
 }
 
+/* ---- what a run tells while it goes on ----------------------------------------------------- */
+
+/* The events of one output, as they will stand in NAME.json. */
+typedef struct event_list {
+  const char *output; /* the workflow's */
+  wf_buf text;
+} event_list;
+
+typedef struct listener {
+  WF_VEC(event_list) lists;
+  bool failed; /* no memory */
+} listener;
+
+static event_list *list_of(listener *l, const char *output) {
+  for (size_t i = 0; i < l->lists.n; i++) {
+    if (strcmp(l->lists.at[i].output, output) == 0) return &l->lists.at[i];
+  }
+  const event_list empty = {.output = output};
+  return wf_vec_push(&l->lists, empty) ? &l->lists.at[l->lists.n - 1] : NULL;
+}
+
+static int on_emit(void *user, const weft_emit *e) {
+  listener *l = user;
+  if (e->mode != WEFT_EMIT_EVENT) return 0;
+  event_list *list = list_of(l, e->value->name);
+  if (list) {
+    wf_buf_printf(&list->text, "%s{\"sequence\": %lld, \"row\": ", list->text.n ? ",\n " : "[",
+                  (long long)e->sequence);
+    if (e->row >= 0)
+      wf_buf_printf(&list->text, "%lld", (long long)e->row);
+    else
+      wf_buf_puts(&list->text, "null");
+    cli_json_tensor(&list->text, e->value);
+    wf_buf_putc(&list->text, '}');
+  }
+  l->failed = l->failed || !list || list->text.failed;
+  return l->failed;
+}
+
+static void on_iteration(void *user, const char *loop, int64_t done, int64_t limit) {
+  cli_progress(user, (uint64_t)done, (uint64_t)limit, loop);
+}
+
+static weft_status write_events(const listener *l, const char *dir, weft_error *err) {
+  weft_status st = WEFT_OK;
+  for (size_t i = 0; i < l->lists.n && st == WEFT_OK; i++) {
+    wf_buf *text = &l->lists.at[i].text;
+    const cli_output o = {.tensor = {.name = l->lists.at[i].output}, .row = -1};
+    wf_buf_puts(text, "]\n");
+    char *name = cli_output_name(&o, ".json"), *path = name ? wf_path_join(dir, name) : NULL;
+    if (path && !text->failed)
+      st = wf_file_write(path, text->at, text->n, false, err);
+    else
+      st = wf_fail_memory(err, text->n, "events");
+    wf_free(path);
+    wf_free(name);
+  }
+  return st;
+}
+
+static void free_listener(listener *l) {
+  for (size_t i = 0; i < l->lists.n; i++) wf_buf_deinit(&l->lists.at[i].text);
+  wf_vec_free(&l->lists);
+}
+
+/* ---- the run ------------------------------------------------------------------------------- */
+
+/* COMPONENT=OTHER, split in copies. Owner: *list (each component, and the list: wf_free). */
+static weft_status take_overrides(const cli_texts *texts, weft_override **list, weft_error *err) {
+  weft_override *o = wf_calloc(texts->n + 1, sizeof *o);
+  if (!o) return wf_fail_memory(err, texts->n * sizeof *o, "overrides");
+  *list = o;
+  for (size_t i = 0; i < texts->n; i++) {
+    const char *text = texts->at[i], *equals = strchr(text, '=');
+    if (!equals || equals == text || !equals[1]) {
+      return wf_fail(err, WEFT_INVALID_ARGUMENT, "write --override COMPONENT=OTHER",
+                     "--override is '%s'", text);
+    }
+    const size_t n = (size_t)(equals - text);
+    char *name = wf_alloc(n + 1);
+    if (!name) return wf_fail_memory(err, n, "a name");
+    memcpy(name, text, n);
+    name[n] = '\0';
+    o[i] = (weft_override){name, equals + 1};
+  }
+  return WEFT_OK;
+}
+
+/* With a session: its file's cells in, and out again after success. */
+static weft_status run_once(weft_workflow *w, const cli_request *r, const weft_request *request,
+                            const char *dir, const listener *l, weft_error *err) {
+  weft_status st = WEFT_OK;
+  weft_session *session = NULL;
+  if (r->session) {
+    WF_TRY(weft_session_create(&session, w, err));
+    if (wf_path_exists(r->session)) WF_TRY(weft_session_load(session, r->session, err));
+    WF_TRY(weft_session_turn(session, request, err));
+  } else {
+    WF_TRY(weft_workflow_run(w, request, err));
+  }
+  WF_TRY(write_outputs(w, dir, err));
+  WF_TRY(write_events(l, dir, err));
+  if (session) st = weft_session_save(session, r->session, err);
+out:
+  if (l->failed) st = wf_fail_memory(err, 0, "events");
+  weft_session_close(session);
+  return st;
+}
+
 weft_status cli_exec_workflow(const char *path, const cli_texts *inputs, const cli_request *r,
                               const weft_model_options *options, const char *dir, weft_error *err) {
   weft_status st = WEFT_OK;
   weft_workflow *w = NULL;
   weft_request request;
   int64_t *prompt = NULL;
+  weft_override *overrides = NULL;
+  listener l = {0};
   cli_array *arrays = wf_calloc(inputs->n + 1, sizeof *arrays);
   weft_tensor *in = wf_calloc(inputs->n + 1, sizeof *in);
   char **names = wf_calloc(inputs->n + 1, sizeof *names);
@@ -111,16 +229,25 @@ weft_status cli_exec_workflow(const char *path, const cli_texts *inputs, const c
     goto out;
   }
   WF_TRY(fill(r, &request, &prompt, err));
+  WF_TRY(take_overrides(&r->overrides, &overrides, err));
   WF_TRY(weft_workflow_open(&w, path, options, err));
   for (size_t i = 0; i < inputs->n; i++) {
     WF_TRY(read_input(w, inputs->at[i], &arrays[i], &in[i], &names[i], err));
   }
   request.n_inputs = inputs->n;
   request.inputs = in;
-  WF_TRY(weft_workflow_run(w, &request, err));
-  st = write_outputs(w, dir, err);
+  request.n_overrides = r->overrides.n;
+  request.overrides = overrides;
+  request.on_emit = on_emit;
+  request.on_emit_user = &l;
+  request.on_iteration = on_iteration;
+  st = run_once(w, r, &request, dir, &l, err);
 out:
+  free_listener(&l);
   weft_workflow_close(w);
+  for (size_t i = 0; overrides && i < r->overrides.n; i++)
+    wf_free(wf_unconst(overrides[i].component));
+  wf_free(overrides);
   for (size_t i = 0; arrays && i < inputs->n; i++) wf_free(arrays[i].data);
   for (size_t i = 0; names && i < inputs->n; i++) wf_free(names[i]);
   wf_free(names);

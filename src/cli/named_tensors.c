@@ -38,14 +38,13 @@ weft_status cli_take_value(const char *value, cli_array *a, weft_tensor *t, weft
   return WEFT_OK;
 }
 
-/* NAME.npy, NAME.row.I.npy of a row, with '/' written '_'. Owner: the caller; NULL: no memory. */
-static char *file_name(const cli_output *o) {
+char *cli_output_name(const cli_output *o, const char *suffix) {
   wf_buf name = {0};
   for (const char *p = o->tensor.name ? o->tensor.name : ""; *p; p++) {
     wf_buf_putc(&name, *p == '/' ? '_' : *p);
   }
   if (o->row >= 0) wf_buf_printf(&name, ".row.%lld", (long long)o->row);
-  wf_buf_puts(&name, ".npy");
+  wf_buf_puts(&name, suffix);
   return wf_buf_take(&name);
 }
 
@@ -67,7 +66,7 @@ weft_status cli_write_outputs(const char *dir, const cli_outputs *list, weft_err
   weft_status st = WEFT_OK;
   char **names = wf_calloc(list->n + 1, sizeof *names);
   if (!names) return wf_fail_memory(err, 0, "paths");
-  for (size_t i = 0; i < list->n; i++) names[i] = file_name(&list->at[i]);
+  for (size_t i = 0; i < list->n; i++) names[i] = cli_output_name(&list->at[i], ".npy");
   WF_TRY(check_names(names, list, err));
   WF_TRY(wf_path_make_dirs(dir, false, err));
   for (size_t i = 0; i < list->n; i++) {

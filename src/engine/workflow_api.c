@@ -7,36 +7,24 @@
 #include "base/process.h"
 #include "engine/engine.h"
 #include "engine/tensors.h"
+#include "engine/workflow.h"
 #include "package/metadata.h"
 #include "workflow/plan_build.h"
-#include "workflow/worker.h"
 
-struct weft_workflow {
-  uint64_t owner; /* the token of whoever runs it */
-  uint64_t former WF_GUARDED_BY(wf_worker_role);
-  atomic_flag is_busy; /* who sets it enters the worker's role */
-  wf_plan_ref *plan;
-  int64_t *dims; /* of the ports, inputs first: [n][WF_VIEW_MAX_RANK], -1 symbolic */
-  wf_team *team WF_PT_GUARDED_BY(wf_worker_role);
-  wf_worker *worker WF_GUARDED_BY(wf_worker_role);
-  wf_pass *pass WF_GUARDED_BY(wf_worker_role); /* the last run's, for its outputs; NULL: none */
-  wf_request request WF_GUARDED_BY(wf_worker_role);
-  wf_named_view *views WF_GUARDED_BY(wf_worker_role);
-  atomic_int cancel;
-};
-
-static bool enter(weft_workflow *w) WF_TSA(try_acquire_capability(true, wf_worker_role)) WF_NO_TSA {
+bool wf_workflow_enter(weft_workflow *w) WF_NO_TSA {
   if (atomic_flag_test_and_set(&w->is_busy)) return false;
+  wf_workflow_hold(w);
   w->former = wf_owner_adopt(w->owner);
   return true;
 }
 
-static void leave(weft_workflow *w) WF_RELEASE(wf_worker_role) WF_NO_TSA {
+void wf_workflow_leave(weft_workflow *w) WF_NO_TSA {
   wf_owner_adopt(w->former);
   atomic_flag_clear(&w->is_busy);
+  wf_workflow_release(w);
 }
 
-static weft_status fail_busy(weft_error *err) {
+weft_status wf_workflow_fail_busy(weft_error *err) {
   return wf_fail(err, WEFT_SESSION_BUSY, "wait for the other call",
                  "the workflow is running already");
 }
@@ -89,6 +77,7 @@ weft_status weft_workflow_open(weft_workflow **result, const char *path,
   wf_metadata_package *package = NULL;
   weft_workflow *w = wf_zalloc(sizeof *w);
   if (!w) return wf_fail_memory(err, sizeof *w, "a workflow");
+  atomic_init(&w->refs, 1);
   atomic_flag_clear(&w->is_busy);
   w->owner = wf_owner_mint();
   wf_model_options_take(&o, options);
@@ -100,12 +89,12 @@ weft_status weft_workflow_open(weft_workflow **result, const char *path,
   const wf_plan_options build = {.backend = o.backend, .compile = &compile};
   WF_TRY(wf_plan_build(&w->plan, wf_metadata_get(package), &build, err));
   WF_TRY(take_dims(w, err));
-  if (!enter(w)) { /* nobody else knows it yet */
-    st = fail_busy(err);
+  if (!wf_workflow_enter(w)) { /* nobody else knows it yet */
+    st = wf_workflow_fail_busy(err);
     goto out;
   }
   st = open_worker(w, compile.n_threads, err);
-  leave(w);
+  wf_workflow_leave(w);
   WF_TRY(st);
   *result = w;
   w = NULL;
@@ -121,19 +110,33 @@ static void forget_run(weft_workflow *w) WF_REQUIRES(wf_worker_role) {
   w->pass = NULL;
   wf_free(w->views);
   w->views = NULL;
+  wf_free(w->overrides);
+  w->overrides = NULL;
+}
+
+void wf_workflow_hold(weft_workflow *w) {
+  atomic_fetch_add_explicit(&w->refs, 1, memory_order_relaxed);
+}
+
+/* Nobody else holds it: the thread that lets go last is the worker's last one. */
+static void destroy(weft_workflow *w) WF_NO_TSA {
+  const uint64_t former = wf_owner_adopt(w->owner);
+  forget_run(w);
+  wf_worker_destroy(w->worker); /* uses the team */
+  wf_team_destroy(w->team);
+  wf_owner_adopt(former);
+  wf_plan_release(w->plan);
+  wf_free(w->dims);
+  wf_free(w);
+}
+
+void wf_workflow_release(weft_workflow *w) {
+  if (atomic_fetch_sub_explicit(&w->refs, 1, memory_order_acq_rel) == 1) destroy(w);
 }
 
 void weft_workflow_close(weft_workflow *w) {
   if (!w) return;
-  if (enter(w)) {
-    forget_run(w);
-    wf_worker_destroy(w->worker); /* uses the team */
-    wf_team_destroy(w->team);
-    leave(w);
-  }
-  wf_plan_release(w->plan);
-  wf_free(w->dims);
-  wf_free(w);
+  wf_workflow_release(w);
 }
 
 static void describe(const char *name, const wf_plan_contract *c, const int64_t *dims,
@@ -159,6 +162,22 @@ void weft_workflow_output(const weft_workflow *w, size_t i, weft_tensor *port) {
            w->dims + (p->n_inputs + i) * WF_VIEW_MAX_RANK, port);
 }
 
+static weft_status on_emit(void *user, const wf_emitted *e, weft_error *err) {
+  const wf_listener *l = user;
+  weft_tensor value = {.struct_size = sizeof value};
+  static const weft_emit_mode modes[] = {WEFT_EMIT_REPLACE, WEFT_EMIT_APPEND, WEFT_EMIT_EVENT};
+  if (!wf_tensor_of_view(e->value, e->output->name, &value)) {
+    return wf_fail(err, WEFT_INTERNAL, NULL, "an emitted value has no size");
+  }
+  const weft_emit told = {.struct_size = sizeof told,
+                          .value = &value,
+                          .mode = modes[e->mode],
+                          .row = e->row,
+                          .sequence = e->sequence};
+  if (l->on_emit(l->user, &told) == 0) return WEFT_OK;
+  return wf_fail(err, WEFT_CANCELLED, NULL, "the run was ended by the caller that listens");
+}
+
 /* The least of both sizes: a caller built against an older header sets fewer fields. */
 static weft_status take_request(weft_workflow *w, const weft_request *given, weft_error *err)
     WF_REQUIRES(wf_worker_role) {
@@ -171,6 +190,15 @@ static weft_status take_request(weft_workflow *w, const weft_request *given, wef
   for (size_t i = 0; i < r.n_inputs; i++) {
     WF_RETURN_IF_ERROR(wf_tensor_view(&r.inputs[i], &w->views[i].view, err));
     w->views[i].name = r.inputs[i].name;
+  }
+  w->overrides = wf_calloc(r.n_overrides + 1, sizeof *w->overrides);
+  if (!w->overrides) return wf_fail_memory(err, r.n_overrides, "a request");
+  for (size_t i = 0; i < r.n_overrides; i++) {
+    w->overrides[i] = (wf_named_override){r.overrides[i].component, r.overrides[i].other};
+    if (!r.overrides[i].component || !r.overrides[i].other) {
+      return wf_fail(err, WEFT_INVALID_ARGUMENT, "name both components",
+                     "override %zu lacks a name", i);
+    }
   }
   w->request = (wf_request){.n_tensors = r.n_inputs,
                             .tensors = w->views,
@@ -188,7 +216,16 @@ static weft_status take_request(weft_workflow *w, const weft_request *given, wef
                             .prompt_tokens = r.n_prompt_tokens,
                             .prompts = r.prompts,
                             .keeps_going = r.ignore_eos != 0,
+                            .n_overrides = r.n_overrides,
+                            .overrides = w->overrides,
+                            .on_iteration = r.on_iteration,
+                            .on_iteration_user = r.on_iteration_user,
                             .cancel = &w->cancel};
+  w->listener = (wf_listener){r.on_emit, r.on_emit_user};
+  if (r.on_emit) {
+    w->request.on_emit = on_emit;
+    w->request.on_emit_user = &w->listener;
+  }
   return WEFT_OK;
 }
 
@@ -197,33 +234,40 @@ void weft_request_init(weft_request *r, size_t struct_size) {
   memcpy(r, &defaults, struct_size < sizeof defaults ? struct_size : sizeof defaults);
 }
 
-weft_status weft_workflow_run(weft_workflow *w, const weft_request *request, weft_error *err) {
+weft_status wf_workflow_run_on(weft_workflow *w, const weft_request *request,
+                               wf_worker_session *session, weft_error *err) {
   weft_status st = WEFT_OK, own = WEFT_OK;
-  if (!enter(w)) return fail_busy(err);
+  if (!wf_workflow_enter(w)) return wf_workflow_fail_busy(err);
   forget_run(w);
   atomic_store(&w->cancel, 0);
   st = take_request(w, request, err);
-  if (st == WEFT_OK) st = wf_worker_open_pass(&w->pass, w->worker, &w->request, NULL, err);
+  if (st == WEFT_OK) st = wf_worker_open_pass(&w->pass, w->worker, &w->request, session, err);
+  const bool has_lease = st == WEFT_OK;
   if (st == WEFT_OK) st = wf_worker_drive(w->worker, &w->pass, 1, &own, err, err);
   if (st == WEFT_OK) st = own;
+  if (has_lease) wf_worker_end_turn(session);
   if (st != WEFT_OK) forget_run(w); /* what a failed run published is not an output */
-  leave(w);
+  wf_workflow_leave(w);
   return st;
+}
+
+weft_status weft_workflow_run(weft_workflow *w, const weft_request *request, weft_error *err) {
+  return wf_workflow_run_on(w, request, NULL, err);
 }
 
 void weft_workflow_cancel(weft_workflow *w) { atomic_store(&w->cancel, 1); }
 
 size_t weft_workflow_rows(weft_workflow *w, size_t output) {
   size_t n = 0;
-  if (!enter(w)) return 0;
+  if (!wf_workflow_enter(w)) return 0;
   if (w->pass && output < w->plan->plan->n_outputs) n = wf_pass_output_rows(w->pass, output);
-  leave(w);
+  wf_workflow_leave(w);
   return n;
 }
 
 int weft_workflow_result(weft_workflow *w, size_t output, int64_t row, weft_tensor *tensor) {
   bool is_there = false;
-  if (!enter(w)) return 0;
+  if (!wf_workflow_enter(w)) return 0;
   if (w->pass && output < w->plan->plan->n_outputs && wf_pass_output_is_there(w->pass, output)) {
     const size_t n_rows = wf_pass_output_rows(w->pass, output);
     const wf_view *v = NULL;
@@ -231,12 +275,12 @@ int weft_workflow_result(weft_workflow *w, size_t output, int64_t row, weft_tens
     if (row >= 0 && (uint64_t)row < n_rows) v = wf_pass_output_row(w->pass, output, (size_t)row);
     is_there = wf_tensor_of_view(v, w->plan->plan->outputs[output].name, tensor);
   }
-  leave(w);
+  wf_workflow_leave(w);
   return is_there;
 }
 
 void weft_workflow_count(weft_workflow *w, weft_run_counts *counts) {
-  if (!enter(w)) return;
+  if (!wf_workflow_enter(w)) return;
   if (w->pass) {
     const wf_pass_counters *c = wf_pass_count(w->pass);
     const weft_run_counts full = {.struct_size = counts->struct_size,
@@ -245,5 +289,24 @@ void weft_workflow_count(weft_workflow *w, weft_run_counts *counts) {
                                   .emits = c->emits};
     memcpy(counts, &full, counts->struct_size < sizeof full ? counts->struct_size : sizeof full);
   }
-  leave(w);
+  wf_workflow_leave(w);
+}
+
+size_t weft_workflow_n_events(weft_workflow *w, size_t output) {
+  size_t n = 0;
+  if (!wf_workflow_enter(w)) return 0;
+  if (w->pass && output < w->plan->plan->n_outputs) n = wf_pass_n_events(w->pass, output);
+  wf_workflow_leave(w);
+  return n;
+}
+
+int weft_workflow_event(weft_workflow *w, size_t output, size_t at, weft_tensor *tensor) {
+  bool is_there = false;
+  if (!wf_workflow_enter(w)) return 0;
+  if (w->pass && output < w->plan->plan->n_outputs && at < wf_pass_n_events(w->pass, output)) {
+    is_there = wf_tensor_of_view(wf_pass_event(w->pass, output, at),
+                                 w->plan->plan->outputs[output].name, tensor);
+  }
+  wf_workflow_leave(w);
+  return is_there;
 }

@@ -85,6 +85,7 @@ weft_status wf_pass_open(wf_pass **result, const wf_plan *plan, wf_pass_id id, w
   p->extents.n = plan->n_symbols;
   p->extents.package = plan->symbols;
   wf_extents_clear(&p->extents);
+  WF_TRY(wf_pass_take_overrides(p, err));
   WF_TRY(wf_pass_bind_inputs(p, err));
   if (plan->has_session && !request->session_cells) {
     st = wf_fail(err, WEFT_BIND, "name a session",
@@ -106,6 +107,7 @@ void wf_pass_close(wf_pass *p) {
   for (size_t i = 0; p->results && i < p->most_ports; i++) wf_datum_unref(p->results[i]);
   for (size_t i = 0; i < p->depth; i++) wf_datum_unref(p->frames[i].mask);
   wf_pass_free_outputs(p);
+  wf_pass_free_overrides(p);
   wf_free(p->slots);
   wf_free(p->extents.at);
   wf_free(p->scratch_extents);
@@ -128,28 +130,42 @@ static void push(wf_pass *p, const wf_plan_step *s) {
   p->frames[p->depth++] = (wf_frame){.step = s}; /* the plan knows how deep it goes */
 }
 
+/* What runs at the step: its component, or what stands for it. Every port that a step binds on an
+ * overridable component has a role (CMP-10). */
+static int32_t invoked_at(const wf_pass *p, const wf_plan_step *s) {
+  return p->instead ? p->instead->other : s->as.invoke.component;
+}
+static const wf_plan_component *invoked(const wf_pass *p, const wf_plan_step *s) {
+  return &p->plan->components[invoked_at(p, s)];
+}
+static int32_t output_port(const wf_pass *p, const wf_plan_binding *b) {
+  return p->instead ? p->instead->outputs[b->port] : b->port;
+}
+
 /* Values into the component's order, checked; *is_builtin: its results are there already. */
 static weft_status begin_invoke(wf_pass *p, const wf_plan_step *s, bool *is_builtin,
                                 weft_error *err) {
-  const wf_plan_component *c = &p->plan->components[s->as.invoke.component];
+  p->instead = wf_pass_override(p, s->as.invoke.component);
+  const wf_plan_component *c = invoked(p, s);
   wf_extents table = {c->n_symbols, p->local_extents, NULL, c->symbols};
   wf_extents_clear(&table);
   memset(p->inputs, 0, p->most_ports * sizeof *p->inputs);
   memset(p->wanted, 0, p->most_ports * sizeof *p->wanted);
   for (size_t i = 0; i < s->as.invoke.n_inputs; i++) {
     const wf_plan_binding *b = &s->as.invoke.inputs[i];
+    const int32_t port = p->instead ? p->instead->inputs[b->port] : b->port;
     wf_datum *v = NULL;
     WF_RETURN_IF_ERROR(wf_pass_value(p, s, b->slot, &v, err));
-    const weft_status st = wf_contract_check(&c->inputs[b->port].contract, &v->view, &table, -1,
+    const weft_status st = wf_contract_check(&c->inputs[port].contract, &v->view, &table, -1,
                                              WEFT_RUN, p->plan->slot_names[b->slot.v], err);
     if (st != WEFT_OK) {
-      return wf_fail_in(err, st, "%s: port '%s' of component '%s': ", s->path,
-                        c->inputs[b->port].name, c->name);
+      return wf_fail_in(err, st, "%s: port '%s' of component '%s': ", s->path, c->inputs[port].name,
+                        c->name);
     }
-    p->inputs[b->port] = v->view;
+    p->inputs[port] = v->view;
   }
   for (size_t i = 0; i < s->as.invoke.n_outputs; i++) {
-    p->wanted[s->as.invoke.outputs[i].port] = true;
+    p->wanted[output_port(p, &s->as.invoke.outputs[i])] = true;
   }
   if (c->n_scatters) WF_RETURN_IF_ERROR(wf_scatter_check(p, s, c, err));
   p->counters.invocations++;
@@ -161,24 +177,25 @@ static weft_status begin_invoke(wf_pass *p, const wf_plan_step *s, bool *is_buil
 
 /* Results to the names the step gives them, checked in a table of their own. */
 static weft_status end_invoke(wf_pass *p, const wf_plan_step *s, weft_error *err) {
-  const wf_plan_component *c = &p->plan->components[s->as.invoke.component];
+  const wf_plan_component *c = invoked(p, s);
   wf_extents table = {c->n_symbols, p->local_extents, NULL, c->symbols};
   weft_status st = WEFT_OK;
   wf_extents_clear(&table);
   for (size_t i = 0; i < s->as.invoke.n_outputs && st == WEFT_OK; i++) {
     const wf_plan_binding *b = &s->as.invoke.outputs[i];
-    wf_datum *v = p->results[b->port];
+    const int32_t port = output_port(p, b);
+    wf_datum *v = p->results[port];
     if (!v) {
       st = wf_fail(err, WEFT_RUN, "give the output a value",
                    "%s: component '%s' made no output '%s'", s->path, c->name,
-                   c->outputs[b->port].name);
+                   c->outputs[port].name);
       break;
     }
-    st = wf_contract_check(&c->outputs[b->port].contract, &v->view, &table, -1, WEFT_RUN,
+    st = wf_contract_check(&c->outputs[port].contract, &v->view, &table, -1, WEFT_RUN,
                            p->plan->slot_names[b->slot.v], err);
     if (st != WEFT_OK) {
-      st = wf_fail_in(err, st, "%s: port '%s' of component '%s': ", s->path,
-                      c->outputs[b->port].name, c->name);
+      st = wf_fail_in(err, st, "%s: port '%s' of component '%s': ", s->path, c->outputs[port].name,
+                      c->name);
       break;
     }
     wf_pass_set(p, b->slot, wf_datum_ref(v));
@@ -329,8 +346,7 @@ weft_status wf_pass_run(wf_pass *p, wf_invocation *next, bool *is_done, weft_err
     WF_RETURN_IF_ERROR(step(p, &yields, err));
   }
   if (yields) {
-    *next =
-        (wf_invocation){p->invoking->as.invoke.component, p->invoking->path, p->inputs, p->wanted};
+    *next = (wf_invocation){invoked_at(p, p->invoking), p->invoking->path, p->inputs, p->wanted};
     return WEFT_OK;
   }
   WF_RETURN_IF_ERROR(wf_pass_finish_outputs(p, err));
@@ -342,7 +358,7 @@ weft_status wf_pass_run(wf_pass *p, wf_invocation *next, bool *is_done, weft_err
 weft_status wf_pass_resume(wf_pass *p, wf_datum **outputs, weft_error *err) {
   const wf_plan_step *s = p->invoking;
   if (!s) return wf_fail(err, WEFT_INTERNAL, NULL, "a pass was resumed that waits for nothing");
-  const size_t n = p->plan->components[s->as.invoke.component].n_outputs;
+  const size_t n = invoked(p, s)->n_outputs;
   for (size_t i = 0; i < n; i++) {
     p->results[i] = outputs[i];
     outputs[i] = NULL;

@@ -31,10 +31,17 @@ typedef struct wf_emitted {
   const wf_view *value;
 } wf_emitted;
 
+/* Another component in the place of an overridable one. */
+typedef struct wf_named_override {
+  const char *component, *other;
+} wf_named_override;
+
 /* What a caller asks. Everything is borrowed until wf_pass_close. */
 typedef struct wf_request {
   size_t n_tensors;
   const wf_named_view *tensors; /* by input name, or an application input's source name */
+  size_t n_overrides;
+  const wf_named_override *overrides;
   bool has_max_tokens, has_seed, has_sampling;
   int64_t max_tokens;
   int64_t seed;
@@ -52,6 +59,9 @@ typedef struct wf_request {
    * NULL: nobody listens. */
   weft_status (*on_emit)(void *user, const wf_emitted *e, weft_error *err);
   void *on_emit_user;
+  /* Called before each trip of a loop and, with done = limit, after its last; NULL: nobody asks. */
+  void (*on_iteration)(void *user, const char *loop, int64_t done, int64_t limit);
+  void *on_iteration_user;
   const atomic_int *cancel; /* not 0: end at the next step; may be NULL */
 } wf_request;
 

@@ -75,12 +75,18 @@ static weft_status set_iteration(wf_pass *p, const wf_frame *f, weft_error *err)
   return WEFT_OK;
 }
 
+static void tell(const wf_pass *p, const wf_frame *f, int64_t done) {
+  const wf_request *r = p->request;
+  if (r->on_iteration) r->on_iteration(r->on_iteration_user, f->step->path, done, f->limit);
+}
+
 weft_status wf_loop_test(wf_pass *p, wf_frame *f, bool *goes_on, weft_error *err) {
   *goes_on = false;
   if (f->k >= f->limit) return WEFT_OK;
   WF_RETURN_IF_ERROR(read_mask(p, f, goes_on, err));
   if (!*goes_on) return WEFT_OK;
   p->counters.iterations++;
+  tell(p, f, f->k);
   return set_iteration(p, f, err);
 }
 
@@ -240,6 +246,7 @@ out:
 /* A loop that ends leaves its cells to the session, should the pass succeed. */
 void wf_loop_leave(wf_pass *p, wf_frame *f) {
   const wf_plan_step *s = f->step;
+  tell(p, f, f->limit);
   for (size_t i = 0; i < s->as.loop.n_carries; i++) {
     const wf_plan_carry *c = &s->as.loop.carries[i];
     if (!p->plan->cells[c->cell].is_session) continue;

@@ -39,6 +39,12 @@ typedef struct wf_published {
   int32_t axis; /* of growth */
 } wf_published;
 
+/* A component that another stands for in this pass. */
+typedef struct wf_override {
+  int32_t component, other;
+  int32_t *inputs, *outputs; /* the other's ports by the component's; -1: no role */
+} wf_override;
+
 struct wf_pass {
   wf_pass_id id;
   const wf_plan *plan;
@@ -53,8 +59,11 @@ struct wf_pass {
   wf_datum **cells;  /* [n_cells] last value of each session cell that a loop carried */
   wf_datum **staged; /* [most carries of a loop] */
   wf_pass_counters counters;
+  size_t n_overrides;
+  wf_override *overrides;
   /* The invocation in hand. */
   const wf_plan_step *invoking;
+  const wf_override *instead; /* of the component; NULL: itself */
   wf_view *inputs;
   bool *wanted;
   wf_datum **results; /* of built-in components */
@@ -84,6 +93,12 @@ weft_status wf_pass_read_count(const wf_pass *p, const wf_plan_step *s, wf_slot 
 weft_status wf_pass_value(const wf_pass *p, const wf_plan_step *s, wf_slot slot, wf_datum **result,
                           weft_error *err) WF_NODISCARD; /* borrowed */
 void wf_pass_set(wf_pass *p, wf_slot slot, wf_datum *v); /* takes the reference; NULL clears */
+
+/* ---- overrides (pass_override.c) ----------------------------------------------------------- */
+
+weft_status wf_pass_take_overrides(wf_pass *p, weft_error *err) WF_NODISCARD;
+const wf_override *wf_pass_override(const wf_pass *p, int32_t component); /* NULL: none */
+void wf_pass_free_overrides(wf_pass *p);
 
 /* ---- loops (pass_loop.c) ------------------------------------------------------------------- */
 

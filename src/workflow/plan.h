@@ -162,6 +162,13 @@ typedef struct wf_plan_scatter {
   int32_t axis;
 } wf_plan_scatter;
 
+/* A semantic role of the component's contract. */
+typedef struct wf_plan_role {
+  const char *name;
+  bool is_output;
+  int32_t port;
+} wf_plan_role;
+
 typedef struct wf_plan_component {
   const char *name;
   wf_component_kind kind;
@@ -173,6 +180,12 @@ typedef struct wf_plan_component {
   const wf_plan_port *inputs, *outputs;
   size_t n_symbols;
   const char *const *symbols;
+  bool is_overridable, has_declared_ports;
+  const char *contract_id, *contract_version; /* NULL: no contract */
+  size_t n_roles;
+  const wf_plan_role *roles;
+  size_t n_effects;
+  const char *const *effects;
   size_t n_scatters;
   const wf_plan_scatter *scatters;
 } wf_plan_component;
@@ -286,8 +299,9 @@ typedef struct wf_plan {
   const wf_plan_cell *cells;
   const char *const *group_names;
   const wf_plan_step *root;
-  size_t max_depth; /* of steps inside steps: frames a pass needs */
-  bool has_session; /* some cell outlives an invocation */
+  size_t max_depth;     /* of steps inside steps: frames a pass needs */
+  const char *identity; /* of the document (format §17.3) */
+  bool has_session;     /* some cell outlives an invocation */
 } wf_plan;
 
 #endif

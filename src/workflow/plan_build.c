@@ -243,6 +243,46 @@ static weft_status take_action(plan_builder *b, const wf_meta_component *c, wf_p
                  to->name, to->abi, to->version);
 }
 
+static int32_t find_port(const wf_plan_port *ports, size_t n, const char *name) {
+  for (size_t i = 0; i < n; i++) {
+    if (strcmp(ports[i].name, name) == 0) return (int32_t)i;
+  }
+  return -1;
+}
+
+/* What decides whether one component may stand for another. */
+static weft_status take_contract(plan_builder *b, const wf_meta_component *c,
+                                 wf_plan_component *to) {
+  const wf_meta_semantic_contract *k = c->contract;
+  const char **effects = wf_arena_calloc(b->arena, c->effects.n + 1, sizeof *effects);
+  wf_plan_role *roles = wf_arena_calloc(b->arena, k ? k->bindings.n + 1 : 1, sizeof *roles);
+  if (!effects || !roles) return no_memory(b);
+  for (size_t i = 0; i < c->effects.n; i++) {
+    effects[i] = wf_arena_strdup(b->arena, c->effects.at[i]);
+    if (!effects[i]) return no_memory(b);
+  }
+  to->n_effects = c->effects.n;
+  to->effects = effects;
+  to->roles = roles;
+  if (!k) return WEFT_OK;
+  to->is_overridable = c->is_overridable;
+  to->contract_id = wf_arena_strdup(b->arena, k->id);
+  to->contract_version = wf_arena_strdup(b->arena, k->version);
+  if (!to->contract_id || !to->contract_version) return no_memory(b);
+  for (size_t i = 0; i < k->bindings.n; i++) {
+    const char *port = k->bindings.at[i].text;
+    wf_plan_role *r = &roles[to->n_roles];
+    r->port = find_port(to->inputs, to->n_inputs, port);
+    r->is_output = r->port < 0;
+    if (r->is_output) r->port = find_port(to->outputs, to->n_outputs, port);
+    if (r->port < 0) continue; /* of a graph whose ports are not bound by that name */
+    r->name = wf_arena_strdup(b->arena, k->bindings.at[i].head.name);
+    if (!r->name) return no_memory(b);
+    to->n_roles++;
+  }
+  return WEFT_OK;
+}
+
 static weft_status take_component(plan_builder *b, const wf_meta_component *c,
                                   wf_plan_component *to) {
   static const wf_component_kind kinds[] = {WF_COMPONENT_ONNX, WF_COMPONENT_ADAPTER,
@@ -273,6 +313,8 @@ static weft_status take_component(plan_builder *b, const wf_meta_component *c,
   if (symbols.n) memcpy(names, symbols.at, symbols.n * sizeof *names);
   to->n_symbols = symbols.n;
   to->symbols = names;
+  to->has_declared_ports = is_declared;
+  WF_TRY(take_contract(b, c, to));
   if (to->adapter && to->adapter->prepare) WF_TRY(to->adapter->prepare(b, c, to));
 out:
   wf_vec_free(&symbols);
@@ -437,6 +479,10 @@ weft_status wf_plan_build(wf_plan_ref **result, const wf_metadata *m, const wf_p
   b.cell_slots = wf_arena_calloc(b.arena, b.w->state.n + 1, sizeof *b.cell_slots);
   if (!b.cell_slots) WF_TRY(no_memory(&b));
   for (size_t i = 0; i < b.w->state.n; i++) b.cell_slots[i] = (wf_slot){-1};
+  char identity[WF_IDENTITY_BYTES];
+  WF_TRY(wf_metadata_identity(m, identity, err));
+  b.plan->identity = wf_arena_strdup(b.arena, identity);
+  if (!b.plan->identity) WF_TRY(no_memory(&b));
   WF_TRY(take_inputs(&b));
   WF_TRY(take_outputs(&b));
   WF_TRY(take_cells(&b));

@@ -121,7 +121,9 @@ weft_status wf_worker_session_open(wf_worker_session **result, wf_worker *w, wf_
 
 wf_session_id wf_worker_session_identity(const wf_worker_session *s) { return s->id; }
 
-static weft_status check_free(const wf_worker_session *s, weft_error *err) {
+const wf_plan *wf_worker_session_plan(const wf_worker_session *s) { return s->worker->plan->plan; }
+
+weft_status wf_worker_session_check(const wf_worker_session *s, weft_error *err) {
   WF_RETURN_IF_ERROR(check_owner(s->worker, err));
   if (!s->is_leased) return WEFT_OK;
   return wf_fail(err, WEFT_SESSION_BUSY, "wait until its pass has ended",
@@ -129,7 +131,7 @@ static weft_status check_free(const wf_worker_session *s, weft_error *err) {
 }
 
 weft_status wf_worker_session_reset(wf_worker_session *s, weft_error *err) {
-  WF_RETURN_IF_ERROR(check_free(s, err));
+  WF_RETURN_IF_ERROR(wf_worker_session_check(s, err));
   for (size_t i = 0; i < s->worker->plan->plan->n_cells; i++) {
     wf_datum_unref(s->cells[i]);
     s->cells[i] = NULL;
@@ -139,13 +141,56 @@ weft_status wf_worker_session_reset(wf_worker_session *s, weft_error *err) {
 
 weft_status wf_worker_session_fork(wf_worker_session **result, wf_worker_session *s,
                                    wf_session_mint *mint, weft_error *err) {
-  WF_RETURN_IF_ERROR(check_free(s, err));
+  WF_RETURN_IF_ERROR(wf_worker_session_check(s, err));
   WF_RETURN_IF_ERROR(wf_worker_session_open(result, s->worker, mint, err));
   for (size_t i = 0; i < s->worker->plan->plan->n_cells; i++) {
     /* a value that somebody has seen is never written again, so sharing it is a copy */
     if (s->cells[i]) (*result)->cells[i] = wf_datum_ref(s->cells[i]);
   }
   return WEFT_OK;
+}
+
+/* Takes over new references, NULL for nothing, in the place of the old ones. */
+static void replace_cell(wf_worker_session *s, size_t i, wf_datum *v) {
+  wf_datum_unref(s->cells[i]);
+  s->cells[i] = v;
+}
+
+weft_status wf_worker_session_copy(wf_worker_session *s, const wf_worker_session *from,
+                                   weft_error *err) {
+  WF_RETURN_IF_ERROR(wf_worker_session_check(s, err));
+  WF_RETURN_IF_ERROR(wf_worker_session_check(from, err));
+  if (s->worker != from->worker) {
+    return wf_fail(err, WEFT_INVALID_ARGUMENT, "use sessions of one workflow",
+                   "a session was to take the state of another workflow's");
+  }
+  for (size_t i = 0; i < s->worker->plan->plan->n_cells; i++) {
+    replace_cell(s, i, from->cells[i] ? wf_datum_ref(from->cells[i]) : NULL);
+  }
+  return WEFT_OK;
+}
+
+weft_status wf_worker_session_set(wf_worker_session *s, const wf_view *views, const bool *is_set,
+                                  weft_error *err) {
+  weft_status st = WEFT_OK;
+  WF_RETURN_IF_ERROR(wf_worker_session_check(s, err));
+  const size_t n = s->worker->plan->plan->n_cells;
+  wf_datum **made = wf_calloc(n + 1, sizeof *made);
+  if (!made) return wf_fail_memory(err, n * sizeof *made, "a session");
+  for (size_t i = 0; i < n; i++) {
+    if (is_set[i] && views[i].data) {
+      WF_TRY(wf_datum_copy(&made[i], s->worker->pool, &views[i], err));
+    }
+  }
+  for (size_t i = 0; i < n; i++) {
+    if (!is_set[i]) continue;
+    replace_cell(s, i, made[i]);
+    made[i] = NULL;
+  }
+out:
+  for (size_t i = 0; i < n; i++) wf_datum_unref(made[i]);
+  wf_free(made);
+  return st;
 }
 
 const wf_view *wf_worker_session_cell(const wf_worker_session *s, size_t cell) {
@@ -179,7 +224,7 @@ weft_status wf_worker_open_pass(wf_pass **result, wf_worker *w, wf_request *requ
                                 wf_worker_session *session, weft_error *err) {
   WF_RETURN_IF_ERROR(check_owner(w, err));
   drain(w);
-  if (session) WF_RETURN_IF_ERROR(check_free(session, err));
+  if (session) WF_RETURN_IF_ERROR(wf_worker_session_check(session, err));
   request->session_cells = session ? session->cells : NULL;
   WF_RETURN_IF_ERROR(
       wf_pass_open(result, w->plan->plan, wf_pass_id_next(&w->passes), w->pool, request, err));
@@ -188,12 +233,15 @@ weft_status wf_worker_open_pass(wf_pass **result, wf_worker *w, wf_request *requ
   return WEFT_OK;
 }
 
+void wf_worker_end_turn(wf_worker_session *s) {
+  if (!s) return;
+  s->is_leased = false;
+  if (s->is_closed) free_session(s);
+}
+
 void wf_worker_close_pass(wf_worker *w, wf_pass *p, wf_worker_session *session) {
   wf_pass_close(p);
-  if (session) {
-    session->is_leased = false;
-    if (session->is_closed) free_session(session);
-  }
+  wf_worker_end_turn(session);
   drain(w);
 }
 

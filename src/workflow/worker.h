@@ -46,6 +46,18 @@ weft_status wf_worker_session_fork(wf_worker_session **result, wf_worker_session
 /* The session's cell, by the plan's number; NULL: it has none yet. */
 const wf_view *wf_worker_session_cell(const wf_worker_session *s, size_t cell)
     WF_REQUIRES(wf_worker_role);
+/* The cells of `from`, a session of the same worker, in the place of the session's own: back to
+ * what it was when `from` was forked. Errors: SESSION_BUSY (either), WRONG_THREAD. */
+weft_status wf_worker_session_copy(wf_worker_session *s, const wf_worker_session *from,
+                                   weft_error *err) WF_REQUIRES(wf_worker_role) WF_NODISCARD;
+/* For each cell with is_set: a copy of views[cell], or nothing where that has no data. On an error
+ * nothing has changed. Errors: as above, OUT_OF_MEMORY. */
+weft_status wf_worker_session_set(wf_worker_session *s, const wf_view *views, const bool *is_set,
+                                  weft_error *err) WF_REQUIRES(wf_worker_role) WF_NODISCARD;
+/* May it be used now? Errors: SESSION_BUSY, WRONG_THREAD. */
+weft_status wf_worker_session_check(const wf_worker_session *s, weft_error *err)
+    WF_REQUIRES(wf_worker_role) WF_NODISCARD;
+const wf_plan *wf_worker_session_plan(const wf_worker_session *s);
 /* NULL is fine. From a foreign thread it is queued and freed by the worker's next call. */
 void wf_worker_session_close(wf_worker_session *s);
 
@@ -56,6 +68,10 @@ weft_status wf_worker_open_pass(wf_pass **result, wf_worker *w, wf_request *requ
     WF_REQUIRES(wf_worker_role) WF_NODISCARD;
 void wf_worker_close_pass(wf_worker *w, wf_pass *p, wf_worker_session *session)
     WF_REQUIRES(wf_worker_role);
+
+/* Ends the lease of a pass that has run to its end or failed; its outputs stay until it is closed
+ * (then without a session). NULL is fine. */
+void wf_worker_end_turn(wf_worker_session *session) WF_REQUIRES(wf_worker_role);
 
 /* Runs every pass to its end: each round gathers the invocations they wait for and runs those of
  * one component together where their ports allow it. statuses[i], errors[i] are pass i's own; one

@@ -106,6 +106,111 @@ def test_a_loop_carries_its_cell_and_appends_what_each_trip_publishes(weft, tmp_
     assert np.load(out / "last.npy").tolist() == [[8, -4]]
 
 
+def remembering(events=False):
+    """A sum that the session keeps: each run adds x to it once a trip, and publishes it."""
+    d = powers()
+    w = d["pipeline"]["workflow"]
+    w["manifest"]["capabilities"] += ["session_state_lease"] + ["streaming_emit"] * events
+    x = tensor("float32", "batch", 2)
+    w["inputs"]["start"] = application(x, "start")
+    w["components"]["f"] = onnx_component({"x": x, "d": x}, {"y": x})
+    w["state"]["acc"].update({"scope": "session", "initializer": "start"})
+    loop = w["steps"][0]
+    loop["steps"] = [invoke("f", {"x": "acc", "d": "x"}, {"y": "acc1"}),
+                     {"kind": "emit", "value": "acc1", "output": "last", "mode": "event" if events else "replace"}]
+    del w["outputs"]["all"]
+    return d
+
+
+def write_remembering(folder, **more):
+    folder = make_packages.write(folder, remembering(**more))
+    put_graph(folder, "f", [helper.make_node("Add", ["x", "d"], ["y"])], [(n, TensorProto.FLOAT, ["batch", 2]) for n in ("x", "d")],
+              [("y", TensorProto.FLOAT, ["batch", 2])])
+    return folder
+
+
+def add(weft, tmp_path, package, x, *more, check=0, start=(0, 0), n=1):
+    out = tmp_path / "out"
+    x = save_npy(tmp_path / "x.npy", [x], np.float32)
+    start = save_npy(tmp_path / "start.npy", [start], np.float32)
+    r = weft("exec", package, "--input", f"x={x}", "--input", f"start={start}", "-n", str(n), "-o", out, *more, check=check)
+    return np.load(out / "last.npy").tolist() if check == 0 else r
+
+
+def test_a_session_goes_on_from_its_file_and_a_run_that_fails_leaves_it(weft, tmp_path):
+    p, s = write_remembering(tmp_path / "p"), tmp_path / "chat.session"
+    assert add(weft, tmp_path, p, (1, 2), "--session", s, start=(10, 0)) == [[11, 2]]
+    assert (s.stat().st_mode & 0o777) == 0o600
+    assert add(weft, tmp_path, p, (1, 2), "--session", s, start=(500, 500)) == [[12, 4]]  # what it kept, not the initial value
+    assert add(weft, tmp_path, p, (1, 1), "--session", s, n=3) == [[15, 7]]
+    kept = s.read_bytes()
+    r = weft("exec", p, "--input", f"x={tmp_path / 'x.npy'}", "--session", s, "-o", tmp_path / "out", check=23)
+    assert b"'start'" in r.stderr and s.read_bytes() == kept
+    assert add(weft, tmp_path, p, (0, 0), "--session", tmp_path / "other", start=(3, 3)) == [[3, 3]]  # isolated by file
+    assert b"session" in add(weft, tmp_path, p, (0, 0), check=22).stderr  # statement 77
+
+
+def test_a_session_file_of_another_package_or_damaged_is_refused_and_kept(weft, tmp_path):
+    p, s = write_remembering(tmp_path / "p"), tmp_path / "chat.session"
+    add(weft, tmp_path, p, (1, 2), "--session", s)
+    other = write_remembering(tmp_path / "q", events=True)
+    assert b"another package" in add(weft, tmp_path, other, (1, 2), "--session", s, check=3).stderr
+    whole = s.read_bytes()
+    for at in range(0, len(whole)):
+        s.write_bytes(whole[:at] + bytes([whole[at] ^ 0x41]) + whole[at + 1:])
+        if at % 7 == 0 or at < 24:
+            add(weft, tmp_path, p, (1, 2), "--session", s, check=3)
+    for n in (0, 1, 8, 23, 24, len(whole) // 2, len(whole) - 1):
+        s.write_bytes(whole[:n])
+        add(weft, tmp_path, p, (1, 2), "--session", s, check=3)
+        assert s.read_bytes() == whole[:n]
+    s.write_bytes(whole)
+    assert add(weft, tmp_path, p, (1, 2), "--session", s) == [[2, 4]]
+
+
+def test_events_come_in_order_beside_the_latest_value(weft, tmp_path):
+    p = write_remembering(tmp_path / "p", events=True)
+    assert add(weft, tmp_path, p, (1, 2), "--session", tmp_path / "s", n=3) == [[3, 6]]
+    events = json.loads((tmp_path / "out" / "last.json").read_text())
+    assert events == [{"sequence": i, "row": None, "shape": [1, 2], "values": [i + 1, 2 * i + 2]} for i in range(3)]
+
+
+def replaceable(folder):
+    """f doubles x; g squares it under other port names; h says that it means something else."""
+    x = tensor("float32", "batch", 2)
+    d = make_packages.straight()
+    w = d["pipeline"]["workflow"]
+    contract = {"id": "test.f", "version": "1", "bindings": {"in": "x", "out": "y"}}
+    w["components"]["f"].update(application_overridable=True, contract=contract)
+    w["components"]["g"] = onnx_component({"a": x}, {"b": x}, contract={**contract, "bindings": {"in": "a", "out": "b"}})
+    w["components"]["h"] = onnx_component({"x": x}, {"y": x}, contract={**contract, "version": "2"})
+    w["components"]["k"] = onnx_component({"x": x, "z": x}, {"y": x}, contract={**contract, "bindings": {"in": "x", "more": "z", "out": "y"}})
+    folder = doubling(folder, d)
+    for name, ports in (("h", ("x", "x")), ("k", ("x", "z"))):
+        put_graph(folder, name, [helper.make_node("Add", ports, ["y"])], [(n, TensorProto.FLOAT, ["batch", 2]) for n in sorted(set(ports))],
+                  [("y", TensorProto.FLOAT, ["batch", 2])])
+    put_graph(folder, "g", [helper.make_node("Mul", ["a", "a"], ["b"])], [("a", TensorProto.FLOAT, ["batch", 2])],
+              [("b", TensorProto.FLOAT, ["batch", 2])])
+    return folder
+
+
+def test_a_component_is_replaced_by_an_equal_one_and_by_no_other(weft, tmp_path):
+    p, out = replaceable(tmp_path / "p"), tmp_path / "out"
+    x = save_npy(tmp_path / "x.npy", [[3, -4]], np.float32)
+
+    def run(*more, check=0):
+        return weft("exec", p, "--input", f"x={x}", "-o", out, *more, check=check)
+    run()
+    assert np.load(out / "y.npy").tolist() == [[6, -8]]
+    run("--override", "f=g")
+    assert np.load(out / "y.npy").tolist() == [[9, 16]]
+    for text, word in (("f=h", b"contract"), ("f=k", b"roles"), ("g=f", b"cannot be replaced"), ("f=none", b"'none'"),
+                       ("none=g", b"'none'")):
+        assert word in run("--override", text, check=22).stderr
+    assert b"twice" in run("--override", "f=g", "--override", "f=f", check=22).stderr
+    assert b"COMPONENT=OTHER" in run("--override", "f", check=6).stderr
+
+
 def test_tokens_and_sampling_are_not_asked_of_a_plain_graph(weft, tmp_path):
     p = doubling(tmp_path / "p")
     x = save_npy(tmp_path / "x.npy", [[1, 2]], np.float32)

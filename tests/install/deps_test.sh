@@ -22,7 +22,7 @@ reset() {
   stub dpkg-query 'for last; do :; done; case " $INSTALLED " in *" $last "*) echo "install ok installed" ;; *) exit 1 ;; esac'
   printf 'ID=debian\n' >"$tmp/os"
 }
-all="gcc libc6-dev cmake ninja-build pkg-config make libjansson-dev libpcre2-dev libutf8proc-dev libyaml-dev libedit-dev"
+all="gcc libc6-dev cmake ninja-build pkg-config make libjansson-dev libpcre2-dev libutf8proc-dev libyaml-dev libmd-dev libedit-dev"
 deps() { # deps INSTALLED SET: runs it, output in $tmp/out, code in $code
   code=0
   env -i PATH="$tmp/bin" HOME="$tmp/home" INSTALLED="$1" WEFT_OS_RELEASE="$tmp/os" "$tmp/bin/sh" "$top/tools/deps" "$2" \
@@ -43,7 +43,7 @@ deps "$all" build
 check "with everything installed nothing is called" test "$code" = 0 -a ! -s "$tmp/calls" -a ! -s "$tmp/out"
 
 reset
-deps "gcc libc6-dev cmake make pkg-config libpcre2-dev libutf8proc-dev libyaml-dev libedit-dev" build
+deps "gcc libc6-dev cmake make pkg-config libpcre2-dev libutf8proc-dev libyaml-dev libmd-dev libedit-dev" build
 check "root installs exactly what is missing" grep -q '^apt-get install -y --no-install-recommends ninja-build libjansson-dev noninteractive$' "$tmp/calls"
 check "the line is printed first" grep -q '^deps: apt-get install -y --no-install-recommends ninja-build libjansson-dev' "$tmp/out"
 
