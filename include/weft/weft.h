@@ -572,7 +572,9 @@ typedef struct weft_request {
   int64_t n_prompt_tokens;
   const int64_t *prompts; /* [n_prompts][n_prompt_tokens] */
   int has_max_tokens, has_seed, ignore_eos;
-  int has_sampling; /* 0: greedy; else the four below hold, temperature 0 is greedy too */
+  /* None of these: what the package says, else greedy. One of the four has_: all four count, those
+   * not given being the package's defaults, else 1, 0 (off), 1 and 0; temperature 0 is greedy. */
+  int is_greedy, has_temperature, has_top_k, has_top_p, has_min_p;
   int64_t max_tokens, seed, top_k;
   double temperature, top_p, min_p;
   size_t n_overrides;
@@ -582,7 +584,7 @@ typedef struct weft_request {
   weft_iteration_callback *on_iteration; /* NULL: nobody asks */
   void *on_iteration_user;
 } weft_request;
-/* Nothing given: temperature 1, top_p 1, the rest off. Thread: as the storage. */
+/* Nothing given. Thread: as the storage. */
 WEFT_API void weft_request_init(weft_request *request, size_t struct_size);
 
 /* Runs it once, on the calling thread. Outputs are borrowed until the next run or close.

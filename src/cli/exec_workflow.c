@@ -36,7 +36,6 @@ bool cli_request_is_given(const cli_request *r) {
          r->ignore_eos;
 }
 
-/* Saying nothing about sampling is greedy; any word means sampling, with the unsaid ones off. */
 static weft_status fill(const cli_request *r, weft_request *request, int64_t **prompt,
                         weft_error *err) {
   weft_request_init(request, sizeof *request);
@@ -45,12 +44,15 @@ static weft_status fill(const cli_request *r, weft_request *request, int64_t **p
   request->ignore_eos = r->ignore_eos;
   request->has_seed = r->has_seed;
   request->seed = (int64_t)r->seed;
-  request->has_sampling =
-      !r->greedy && (r->has_temperature || r->has_top_k || r->has_top_p || r->has_min_p);
-  if (r->has_temperature) request->temperature = (double)r->temperature;
-  if (r->has_top_k) request->top_k = r->top_k;
-  if (r->has_top_p) request->top_p = (double)r->top_p;
-  if (r->has_min_p) request->min_p = (double)r->min_p;
+  request->is_greedy = r->greedy;
+  request->has_temperature = r->has_temperature;
+  request->has_top_k = r->has_top_k;
+  request->has_top_p = r->has_top_p;
+  request->has_min_p = r->has_min_p;
+  request->temperature = (double)r->temperature;
+  request->top_k = r->top_k;
+  request->top_p = (double)r->top_p;
+  request->min_p = (double)r->min_p;
   if (!r->ids) return WEFT_OK;
   int32_t *ids = NULL;
   size_t n = 0;

@@ -185,6 +185,15 @@ static weft_status take_request(weft_workflow *w, const weft_request *given, wef
   if (given) {
     memcpy(&r, given, given->struct_size < sizeof r ? given->struct_size : sizeof r);
   }
+  const bool is_fine =
+      (!r.has_temperature || (r.temperature >= 0 && r.temperature <= 1e6)) &&
+      (!r.has_top_k || r.top_k >= 0) && (!r.has_top_p || (r.top_p >= 0 && r.top_p <= 1)) &&
+      (!r.has_min_p || (r.min_p >= 0 && r.min_p <= 1)) && (!r.has_max_tokens || r.max_tokens >= 0);
+  if (!is_fine) {
+    return wf_fail(err, WEFT_INVALID_ARGUMENT,
+                   "temperature 0 to 1e6, top_p and min_p 0 to 1, counts from 0",
+                   "a field of the request is out of range");
+  }
   w->views = wf_calloc(r.n_inputs + 1, sizeof *w->views);
   if (!w->views) return wf_fail_memory(err, r.n_inputs * sizeof *w->views, "a request");
   for (size_t i = 0; i < r.n_inputs; i++) {
@@ -204,10 +213,13 @@ static weft_status take_request(weft_workflow *w, const weft_request *given, wef
                             .tensors = w->views,
                             .has_max_tokens = r.has_max_tokens != 0,
                             .has_seed = r.has_seed != 0,
-                            .has_sampling = r.has_sampling != 0,
+                            .is_greedy = r.is_greedy != 0,
+                            .has_temperature = r.has_temperature != 0,
+                            .has_top_k = r.has_top_k != 0,
+                            .has_top_p = r.has_top_p != 0,
+                            .has_min_p = r.has_min_p != 0,
                             .max_tokens = r.max_tokens,
                             .seed = r.seed,
-                            .is_greedy = r.temperature == 0,
                             .temperature = r.temperature,
                             .top_p = r.top_p,
                             .min_p = r.min_p,
@@ -230,7 +242,7 @@ static weft_status take_request(weft_workflow *w, const weft_request *given, wef
 }
 
 void weft_request_init(weft_request *r, size_t struct_size) {
-  const weft_request defaults = {.struct_size = struct_size, .temperature = 1, .top_p = 1};
+  const weft_request defaults = {.struct_size = struct_size};
   memcpy(r, &defaults, struct_size < sizeof defaults ? struct_size : sizeof defaults);
 }
 

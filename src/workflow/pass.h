@@ -42,11 +42,11 @@ typedef struct wf_request {
   const wf_named_view *tensors; /* by input name, or an application input's source name */
   size_t n_overrides;
   const wf_named_override *overrides;
-  bool has_max_tokens, has_seed, has_sampling;
+  bool has_max_tokens, has_seed;
   int64_t max_tokens;
   int64_t seed;
-  /* With has_sampling; what the caller left out is filled in by whoever makes the request. */
-  bool is_greedy;
+  /* is_greedy, or any of the other four, decides all of them (format §5.1). */
+  bool is_greedy, has_temperature, has_top_k, has_top_p, has_min_p;
   double temperature, top_p, min_p;
   int64_t top_k;
   size_t n_prompts; /* rows of equal length; 0: none */

@@ -2,6 +2,7 @@
 /* Where a workflow's inputs come from (format §5.1). Values that the caller supplies bind the
  * package's symbols first; literals and scalars of the request take the extents that are bound
  * then. */
+#include <math.h>
 #include <string.h>
 
 #include "kernels/elementwise.h"
@@ -17,24 +18,105 @@ typedef struct scalar {
 static scalar int_scalar(int64_t i) { return (scalar){WF_LITERAL_INT, i, (double)i}; }
 static scalar float_scalar(double f) { return (scalar){WF_LITERAL_FLOAT, 0, f}; }
 
-/* What the caller set for a role. */
-static scalar asked(const wf_request *r, wf_input_role role) {
-  const bool samples = r->has_sampling && !r->is_greedy;
+/* The four fields of sampling as one (format §5.1, §16.4). */
+typedef struct sampling {
+  bool is_said; /* by the caller or the package: the inputs' own defaults do not count */
+  double temperature, top_p, min_p;
+  int64_t top_k;
+} sampling;
+static const sampling greedy = {true, 0.0, 1.0, 0.0, 1};
+
+/* What the package lets a caller set, and within what. */
+static weft_status check_field(const wf_plan *p, wf_input_role role, const char *name, double v,
+                               weft_error *err) {
+  const wf_plan_generation *g = p->generation;
+  if (!g) return WEFT_OK;
+  for (size_t i = 0; i < g->n_fields; i++) {
+    const wf_plan_field *f = &g->fields[i];
+    if (f->role != role) continue;
+    wf_buf shown = {0};
+    /* a bound that is not there is NaN, and no number is below or above that */
+    if (!(v < f->minimum) && !(v > f->maximum)) return WEFT_OK;
+    wf_buf_add_f64(&shown, v < f->minimum ? f->minimum : f->maximum);
+    const weft_status st = wf_fail(
+        err, WEFT_BIND, "stay within the package's bounds", "%s is %s the package's bound of %s",
+        name, v < f->minimum ? "below" : "above", shown.at ? shown.at : "its own");
+    wf_buf_deinit(&shown);
+    return st;
+  }
+  return wf_fail(err, WEFT_BIND, "leave it out", "the package does not let a caller set %s", name);
+}
+
+static weft_status resolve(const wf_pass *p, sampling *s, weft_error *err) {
+  const wf_request *r = p->request;
+  const wf_plan_generation *g = p->plan->generation;
+  const bool has_words = r->has_temperature || r->has_top_k || r->has_top_p || r->has_min_p;
+  *s = (sampling){has_words, 1.0, 1.0, 0.0, 0};
+  if (r->has_seed) {
+    WF_RETURN_IF_ERROR(check_field(p->plan, WF_ROLE_SEED, "the seed", (double)r->seed, err));
+  }
+  if (r->is_greedy) {
+    *s = greedy;
+    return WEFT_OK;
+  }
+  if (g) {
+    /* `do_sample` is derived from the temperature where it is not said */
+    const bool samples = g->do_sample == 1 || (g->do_sample < 0 && g->temperature > 0.0);
+    if (!isnan(g->temperature)) s->temperature = g->temperature;
+    if (!isnan(g->top_p)) s->top_p = g->top_p;
+    if (g->top_k >= 0) s->top_k = g->top_k;
+    if (!has_words && samples) s->is_said = true;
+    if (!has_words && (g->do_sample == 0 || g->temperature == 0.0)) *s = greedy;
+  }
+  if (r->has_temperature) {
+    s->temperature = r->temperature;
+    WF_RETURN_IF_ERROR(
+        check_field(p->plan, WF_ROLE_TEMPERATURE, "the temperature", s->temperature, err));
+  }
+  if (r->has_top_k) {
+    s->top_k = r->top_k;
+    WF_RETURN_IF_ERROR(check_field(p->plan, WF_ROLE_TOP_K, "top_k", (double)s->top_k, err));
+  }
+  if (r->has_top_p) {
+    s->top_p = r->top_p;
+    WF_RETURN_IF_ERROR(check_field(p->plan, WF_ROLE_TOP_P, "top_p", s->top_p, err));
+  }
+  if (r->has_min_p) {
+    s->min_p = r->min_p;
+    WF_RETURN_IF_ERROR(check_field(p->plan, WF_ROLE_MIN_P, "min_p", s->min_p, err));
+  }
+  if (s->is_said && s->temperature == 0.0) *s = greedy;
+  return WEFT_OK;
+}
+
+/* The token limit may always be set; the package's own bound holds all the same. */
+static int64_t limit_of(const wf_plan *p, const wf_request *r, wf_input_role role) {
+  const wf_plan_generation *g = p->generation;
+  for (size_t i = 0; g && i < g->n_fields; i++) {
+    const double most = g->fields[i].maximum;
+    if (g->fields[i].role == role && (double)r->max_tokens > most) return (int64_t)most;
+  }
+  return r->max_tokens;
+}
+
+/* What the caller, or the package for it, set for a role. */
+static scalar asked(const wf_pass *p, const sampling *s, wf_input_role role) {
+  const wf_request *r = p->request;
   const scalar none = {WF_LITERAL_NONE, 0, 0.0};
   switch ((int)role) { /* int: most roles have no scalar */
     case WF_ROLE_MAX_ITERATIONS:
     case WF_ROLE_MAX_OUTPUT_TOKENS:
-      return r->has_max_tokens ? int_scalar(r->max_tokens) : none;
+      return r->has_max_tokens ? int_scalar(limit_of(p->plan, r, role)) : none;
     case WF_ROLE_SEED:
       return r->has_seed ? int_scalar(r->seed) : none;
     case WF_ROLE_TEMPERATURE:
-      return samples ? float_scalar(r->temperature) : r->has_sampling ? float_scalar(0.0) : none;
+      return s->is_said ? float_scalar(s->temperature) : none;
     case WF_ROLE_TOP_K:
-      return samples ? int_scalar(r->top_k) : r->has_sampling ? int_scalar(1) : none;
+      return s->is_said ? int_scalar(s->top_k) : none;
     case WF_ROLE_TOP_P:
-      return samples ? float_scalar(r->top_p) : r->has_sampling ? float_scalar(1.0) : none;
+      return s->is_said ? float_scalar(s->top_p) : none;
     case WF_ROLE_MIN_P:
-      return samples ? float_scalar(r->min_p) : r->has_sampling ? float_scalar(0.0) : none;
+      return s->is_said ? float_scalar(s->min_p) : none;
     default: /* other roles have no scalar of their own */
       return none;
   }
@@ -49,12 +131,13 @@ static scalar fallback(wf_input_role role) {
     case WF_ROLE_SEED:
       return int_scalar(0);
     case WF_ROLE_TEMPERATURE:
+      return float_scalar(greedy.temperature);
     case WF_ROLE_MIN_P:
-      return float_scalar(0.0);
+      return float_scalar(greedy.min_p);
     case WF_ROLE_TOP_K:
-      return int_scalar(1);
+      return int_scalar(greedy.top_k);
     case WF_ROLE_TOP_P:
-      return float_scalar(1.0);
+      return float_scalar(greedy.top_p);
     default: /* no fallback */
       return (scalar){WF_LITERAL_NONE, 0, 0.0};
   }
@@ -254,9 +337,10 @@ static weft_status take_supplied(wf_pass *p, const wf_plan_input *in, weft_error
 }
 
 /* The rest: what takes its extents from the others. */
-static weft_status take_scalar(wf_pass *p, const wf_plan_input *in, weft_error *err) {
+static weft_status take_scalar(wf_pass *p, const wf_plan_input *in, const sampling *said,
+                               weft_error *err) {
   const bool is_request = in->source == WF_SOURCE_REQUEST;
-  scalar s = is_request ? asked(p->request, in->role) : (scalar){WF_LITERAL_NONE, 0, 0.0};
+  scalar s = is_request ? asked(p, said, in->role) : (scalar){WF_LITERAL_NONE, 0, 0.0};
   if (s.kind == WF_LITERAL_NONE && in->literal.kind != WF_LITERAL_NONE) {
     WF_RETURN_IF_ERROR(fill_literal(p, in, err));
   } else {
@@ -275,14 +359,16 @@ static weft_status take_scalar(wf_pass *p, const wf_plan_input *in, weft_error *
 
 weft_status wf_pass_bind_inputs(wf_pass *p, weft_error *err) {
   const wf_plan *plan = p->plan;
+  sampling said;
   WF_RETURN_IF_ERROR(check_names(p, err));
+  WF_RETURN_IF_ERROR(resolve(p, &said, err));
   for (size_t i = 0; i < plan->n_inputs; i++) {
     WF_RETURN_IF_ERROR(take_supplied(p, &plan->inputs[i], err));
   }
   for (size_t i = 0; i < plan->n_inputs; i++) {
     const wf_plan_input *in = &plan->inputs[i];
     const bool is_there = p->slots[in->slot.v] != NULL;
-    if (!is_there) WF_RETURN_IF_ERROR(take_scalar(p, in, err));
+    if (!is_there) WF_RETURN_IF_ERROR(take_scalar(p, in, &said, err));
     if (!wf_slot_is(in->present)) continue;
     wf_datum *v = NULL;
     WF_RETURN_IF_ERROR(wf_datum_create(&v, p->pool, WF_DTYPE_BOOL, 0, NULL, err));

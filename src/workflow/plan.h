@@ -285,6 +285,22 @@ struct wf_plan_step {
   } as;
 };
 
+/* ---- generation (format §16.4) ------------------------------------------------------------- */
+
+/* A request field that the package lets a caller set, by the role of its input. */
+typedef struct wf_plan_field {
+  wf_input_role role;
+  double minimum, maximum; /* NaN: no bound */
+} wf_plan_field;
+
+typedef struct wf_plan_generation {
+  int do_sample;             /* -1: not said */
+  double temperature, top_p; /* NaN: not said */
+  int64_t top_k;             /* < 0: not said */
+  size_t n_fields;
+  const wf_plan_field *fields;
+} wf_plan_generation;
+
 /* ---- the whole ----------------------------------------------------------------------------- */
 
 typedef struct wf_plan {
@@ -298,6 +314,7 @@ typedef struct wf_plan {
   const wf_plan_component *components;
   const wf_plan_cell *cells;
   const char *const *group_names;
+  const wf_plan_generation *generation; /* NULL: a caller may set every field */
   const wf_plan_step *root;
   size_t max_depth;     /* of steps inside steps: frames a pass needs */
   const char *identity; /* of the document (format §17.3) */

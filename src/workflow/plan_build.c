@@ -3,6 +3,7 @@
  * comes here; what is checked again is what a wrong index could follow from. */
 #include "workflow/plan_build.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "workflow/adapter.h"
@@ -120,6 +121,32 @@ static weft_status take_inputs(plan_builder *b) {
   }
   b->plan->n_inputs = b->w->inputs.n;
   b->plan->inputs = list;
+  return WEFT_OK;
+}
+
+static weft_status take_generation(plan_builder *b) {
+  const wf_meta_generation *g = b->m->generation;
+  if (!g) return WEFT_OK;
+  wf_plan_generation *to = wf_arena_calloc(b->arena, 1, sizeof *to);
+  wf_plan_field *fields = wf_arena_calloc(b->arena, g->overrides.n + 1, sizeof *fields);
+  if (!to || !fields) return no_memory(b);
+  *to = (wf_plan_generation){-1, (double)NAN, (double)NAN, -1, 0, fields};
+  if (g->defaults) {
+    to->do_sample = g->defaults->do_sample;
+    to->temperature = g->defaults->temperature;
+    to->top_p = g->defaults->top_p;
+    if (g->defaults->top_k != WF_META_ABSENT) to->top_k = g->defaults->top_k;
+  }
+  for (size_t i = 0; i < g->overrides.n; i++) {
+    const wf_meta_override *o = &g->overrides.at[i];
+    for (size_t k = 0; k < b->plan->n_inputs; k++) {
+      if (strcmp(b->plan->inputs[k].name, o->input) != 0) continue;
+      fields[to->n_fields++] = (wf_plan_field){
+          b->plan->inputs[k].role, o->constraint ? o->constraint->minimum : (double)NAN,
+          o->constraint ? o->constraint->maximum : (double)NAN};
+    }
+  }
+  b->plan->generation = to;
   return WEFT_OK;
 }
 
@@ -484,6 +511,7 @@ weft_status wf_plan_build(wf_plan_ref **result, const wf_metadata *m, const wf_p
   b.plan->identity = wf_arena_strdup(b.arena, identity);
   if (!b.plan->identity) WF_TRY(no_memory(&b));
   WF_TRY(take_inputs(&b));
+  WF_TRY(take_generation(&b));
   WF_TRY(take_outputs(&b));
   WF_TRY(take_cells(&b));
   WF_TRY(take_components(&b, &components));

@@ -3,6 +3,7 @@
 packages beside the checkout state."""
 import json
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -209,6 +210,64 @@ def test_a_component_is_replaced_by_an_equal_one_and_by_no_other(weft, tmp_path)
         assert word in run("--override", text, check=22).stderr
     assert b"twice" in run("--override", "f=g", "--override", "f=f", check=22).stderr
     assert b"COMPONENT=OTHER" in run("--override", "f", check=6).stderr
+
+
+KNOBS = {"temperature": ("float32", "sampling_temperature"), "top_k": ("int64", "sampling_top_k"), "top_p": ("float32", "sampling_top_p"),
+         "min_p": ("float32", "sampling_min_p"), "seed": ("int64", "seed"), "limit": ("int64", "max_output_tokens")}
+
+
+def knobs(defaults=None, generation=None):
+    """Every runtime scalar published as it came."""
+    def contract(name):
+        return tensor(KNOBS[name][0], rows=False)
+    w = {"manifest": {"capabilities": ["workflow_ssa", "typed_emit"]},
+         "inputs": {n: request(contract(n), role, **({"required": False, "default": defaults[n]} if n in (defaults or {}) else {}))
+                    for n, (_, role) in KNOBS.items()},
+         "outputs": {n: {"contract": contract(n), "role": "tensor", "stage": "pre_adapter"} for n in KNOBS},
+         "components": {"same": {"implementation": {"kind": "binding"}, "ports": {
+             "inputs": {n: contract(n) for n in KNOBS}, "outputs": {n: contract(n) for n in KNOBS}}}},
+         "steps": [invoke("same", {n: n for n in KNOBS}, {n: n + "1" for n in KNOBS})]
+         + [{"kind": "emit", "value": n + "1", "output": n, "mode": "replace"} for n in KNOBS]}
+    d = {"schema_version": "v1", "pipeline": {"workflow": w}}
+    return {**d, "generation": generation} if generation else d
+
+
+def read_knobs(weft, tmp_path, document, *args, check=0):
+    p = tmp_path / "p"
+    shutil.rmtree(p, ignore_errors=True)
+    make_packages.write(p, document)
+    r = weft("exec", p, "-o", tmp_path / "out", *args, check=check)
+    return [round(np.load(tmp_path / "out" / f"{n}.npy").item(), 6) for n in KNOBS] if check == 0 else r.stderr
+
+
+def test_sampling_is_one_field_and_silence_is_greedy(weft, tmp_path):
+    """Statements 32 and 33."""
+    assert read_knobs(weft, tmp_path, knobs()) == [0, 1, 1, 0, 0, 128]
+    assert read_knobs(weft, tmp_path, knobs(), "--top-p", "0.5") == [1, 0, 0.5, 0, 0, 128]
+    assert read_knobs(weft, tmp_path, knobs(), "--temp", "0", "--top-k", "7") == [0, 1, 1, 0, 0, 128]
+    said = {"temperature": 0.25, "top_k": 1, "seed": 9, "limit": 8}
+    assert read_knobs(weft, tmp_path, knobs(said)) == [0.25, 1, 1, 0, 9, 8]
+    assert read_knobs(weft, tmp_path, knobs(said), "--top-p", "0.5") == [1, 0, 0.5, 0, 9, 8]
+    assert read_knobs(weft, tmp_path, knobs(said), "--greedy", "--seed", "3", "-n", "5") == [0, 1, 1, 0, 3, 5]
+
+
+def test_a_generation_section_says_what_a_caller_may_set_and_within_what(weft, tmp_path):
+    """Statement 92."""
+    def section(defaults, *fields, **bounds):
+        return {"defaults": defaults, "overrides": {f: {"input": f, **({"constraint": bounds} if bounds else {})} for f in fields}}
+    own = {"temperature": 0.75, "top_k": 3}
+    samples = knobs(own, section({"temperature": 0.5, "top_p": 0.9}, "temperature", minimum=0, maximum=1.5))
+    assert read_knobs(weft, tmp_path, samples) == [0.5, 0, 0.9, 0, 0, 128]  # the section goes before the inputs' defaults
+    assert read_knobs(weft, tmp_path, samples, "--temp", "1.25") == [1.25, 0, 0.9, 0, 0, 128]
+    assert read_knobs(weft, tmp_path, samples, "--temp", "0") == [0, 1, 1, 0, 0, 128]
+    assert read_knobs(weft, tmp_path, samples, "--greedy", "-n", "4") == [0, 1, 1, 0, 0, 4]
+    assert b"above the package's bound of 1.5" in read_knobs(weft, tmp_path, samples, "--temp", "1.75", check=22)
+    for args in (("--top-k", "4"), ("--top-p", "0.5"), ("--min-p", "0.1"), ("--seed", "1")):
+        assert b"does not let a caller set" in read_knobs(weft, tmp_path, samples, *args, check=22)
+    assert read_knobs(weft, tmp_path, knobs(own, section({"do_sample": False, "temperature": 0.5}))) == [0, 1, 1, 0, 0, 128]
+    bounded = knobs(None, section({}, "limit", "seed", minimum=1, maximum=16))
+    assert read_knobs(weft, tmp_path, bounded, "-n", "99", "--seed", "2") == [0, 1, 1, 0, 2, 16]
+    assert b"below" in read_knobs(weft, tmp_path, bounded, "--seed", "0", check=22)
 
 
 def test_tokens_and_sampling_are_not_asked_of_a_plain_graph(weft, tmp_path):
