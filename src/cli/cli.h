@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/mem.h"
+#include "base/npy.h"
 #include "base/str.h"
 #include "weft/weft.h"
 
@@ -133,14 +134,7 @@ int cli_decoding_take(const cli_command *c, const cli_decoding_options *o, weft_
 /* ---- NumPy files
  * ----------------------------------------------------------------------------------- */
 
-typedef struct cli_array {
-  int dtype; /* ONNX's number */
-  int rank;
-  int64_t dims[8];
-  void *data; /* owned (wf_free) */
-  size_t n_bytes;
-} cli_array;
-weft_status cli_npy_read(const char *path, cli_array *a, weft_error *err) WF_NODISCARD;
+typedef wf_npy cli_array;
 weft_status cli_npy_write(const char *path, const weft_tensor *t, weft_error *err) WF_NODISCARD;
 /* A value written on the command line: "1", "1.5", "true", "1,2,3" in the port's type; rank 0 for a
  * single value where the port allows it. */

@@ -22,7 +22,7 @@ size_t cli_find_port(const char *text, const void *owner, size_t n, cli_port_fn 
 
 weft_status cli_take_value(const char *value, cli_array *a, weft_tensor *t, weft_error *err) {
   if (wf_str_ends(wf_str_of(value), WF_STR(".npy"))) {
-    WF_RETURN_IF_ERROR(cli_npy_read(value, a, err));
+    WF_RETURN_IF_ERROR(wf_npy_read(value, a, err));
     /* NumPy has no code for bfloat16 and the 8-bit floats: their bits come as unsigned integers */
     if ((t->dtype == 16 && a->dtype == 4) || (t->dtype >= 17 && t->dtype <= 20 && a->dtype == 2)) {
       a->dtype = t->dtype;

@@ -327,6 +327,12 @@ static weft_status take_supplied(wf_pass *p, const wf_plan_input *in, weft_error
     wf_datum *v = NULL;
     WF_RETURN_IF_ERROR(wf_datum_copy(&v, p->pool, &given->view, err));
     wf_pass_set(p, in->slot, v);
+  } else if (in->artifact) {
+    wf_datum *v = NULL;
+    WF_RETURN_IF_ERROR(wf_datum_create(&v, p->pool, in->contract.dtype, in->contract.rank,
+                                       in->artifact_dims, err));
+    memcpy(v->view.data, in->artifact, in->artifact_bytes);
+    wf_pass_set(p, in->slot, v);
   } else if (in->source == WF_SOURCE_REQUEST && in->role == WF_ROLE_PROMPT_TOKENS &&
              p->request->n_prompts > 0) {
     WF_RETURN_IF_ERROR(fill_prompt(p, in, err));

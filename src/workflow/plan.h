@@ -118,8 +118,10 @@ typedef struct wf_plan_input {
   wf_input_source source;
   bool is_required;
   wf_plan_literal literal;
-  const char *artifact;  /* canonical path */
-  wf_slot slot, present; /* present: bool, was it supplied; none without present_as */
+  const void *artifact; /* of ARTIFACT: the tensor's bytes, at artifact_dims */
+  size_t artifact_bytes;
+  const int64_t *artifact_dims; /* [contract.rank] */
+  wf_slot slot, present;        /* present: bool, was it supplied; none without present_as */
 } wf_plan_input;
 
 typedef enum wf_output_role {

@@ -106,15 +106,12 @@ static weft_status take_inputs(plan_builder *b) {
         wf_arena_strdup(b->arena, in->source->name ? in->source->name : in->head.name);
     if (!to->name || !to->source_name) return no_memory(b);
     to->source = sources[in->source->kind];
-    if (to->source == WF_SOURCE_ARTIFACT) {
-      return wf_fail(b->err, WEFT_UNSUPPORTED, "supply the tensor with the request",
-                     "input '%s' comes from a file, which is not read yet", to->name);
-    }
     to->role =
         in->role->kind == WF_META_RUNTIME ? (wf_input_role)(in->role->role + 1) : WF_ROLE_OPAQUE;
     to->is_required = in->is_required;
     WF_RETURN_IF_ERROR(plan_package_contract(b, in->contract, &to->contract));
     WF_RETURN_IF_ERROR(take_literal(b, &in->default_value, &to->literal));
+    if (to->source == WF_SOURCE_ARTIFACT) WF_RETURN_IF_ERROR(plan_take_artifact(b, in, to));
     to->slot = plan_define(b, to->name);
     to->present = in->present_as ? plan_define(b, in->present_as) : (wf_slot){-1};
     if (!wf_slot_is(to->slot) || (in->present_as && !wf_slot_is(to->present))) return no_memory(b);

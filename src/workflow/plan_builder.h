@@ -41,6 +41,10 @@ weft_status plan_contract(plan_builder *b, const wf_meta_contract *c, plan_texts
 weft_status plan_package_contract(plan_builder *b, const wf_meta_contract *c,
                                   wf_plan_contract *result) WF_NODISCARD;
 
+/* The tensor of an artifact input, read from the package into the plan. */
+weft_status plan_take_artifact(plan_builder *b, const wf_meta_input *in,
+                               wf_plan_input *to) WF_NODISCARD;
+
 weft_status plan_steps(plan_builder *b, const wf_meta_steps *steps, const char *path,
                        const wf_plan_step **result) WF_NODISCARD;
 

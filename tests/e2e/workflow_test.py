@@ -74,6 +74,36 @@ def test_two_outputs_of_one_file_are_refused_and_neither_is_written(weft, tmp_pa
     assert b"'a/b'" in r.stderr and b"'a_b'" in r.stderr and not out.exists()
 
 
+def test_an_artifact_input_is_read_from_the_package(weft, tmp_path):
+    def package(name, file, *shape):
+        d = make_packages.straight()
+        x = d["pipeline"]["workflow"]["inputs"]["x"]
+        x.update({"source": {"kind": "artifact", "path": file}, "contract": tensor("float32", *shape)})
+        return doubling(tmp_path / name, d)
+    out, values = tmp_path / "out", np.array([[1, -2.5], [3, 4]], np.float32)
+    p = package("npy", "w.npy", "batch", 2)
+    np.save(p / "w.npy", values)
+    weft("exec", p, "-o", out, check=0)
+    assert np.load(out / "y.npy").tolist() == [[2, -5], [6, 8]]
+    x = save_npy(tmp_path / "x.npy", [[7, 7]], np.float32)
+    weft("exec", p, "--input", f"x={x}", "-o", out, check=0)  # a supplied tensor goes before
+    assert np.load(out / "y.npy").tolist() == [[14, 14]]
+    for wrong, word in ((values.astype(np.float64), b"element type"), (values[0], b"rank"), (values[:, :1], b"shape")):
+        np.save(p / "w.npy", wrong)
+        assert word in weft("exec", p, "-o", out, check=22).stderr
+    (p / "w.npy").write_bytes(b"no numpy file")
+    assert b"magic" in weft("exec", p, "-o", out, check=9).stderr
+    p = package("raw", "w.bin", 2, 2)
+    (p / "w.bin").write_bytes(values.tobytes())
+    weft("exec", p, "-o", out, check=0)
+    assert np.load(out / "y.npy").tolist() == [[2, -5], [6, 8]]
+    (p / "w.bin").write_bytes(values.tobytes()[:-1])
+    assert b"size" in weft("exec", p, "-o", out, check=22).stderr
+    p = package("open", "w.bin", "batch", 2)
+    (p / "w.bin").write_bytes(values.tobytes())
+    assert b"not fixed" in weft("exec", p, "-o", out, check=22).stderr
+
+
 def powers():
     """x doubled in each of n trips; every trip's value is appended, the last one replaces `last`."""
     x, n = tensor("float32", "batch", 2), tensor("int64", 1, rows=False)
