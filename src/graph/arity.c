@@ -154,6 +154,8 @@ static const arity table[] = {
     {WF_OP_SCAN, 9, 1, ANY, EACH, 1, ANY},
     {WF_OP_MS_MATMUL_NBITS, 1, 3, 6, 0x7, 1, 1},
     {WF_OP_MS_MATMUL_BNB4, 1, 3, 3, 0x7, 1, 1},
+    {WF_OP_MS_MOE, 1, 5, 8, 0x17, 1, 1},
+    {WF_OP_MS_QMOE, 1, 6, 21, 0x27, 1, 1},
     {WF_OP_MS_GATHER_BLOCK_QUANTIZED, 1, 3, 4, 0x7, 1, 1},
     {WF_OP_MS_GROUP_QUERY_ATTENTION, 1, 7, 16, 0x61, 1, 4},
     {WF_OP_MS_MULTI_HEAD_ATTENTION, 1, 1, 10, 0x1, 1, 4},

@@ -134,6 +134,24 @@ static bool rule_softmax(flow *f, wf_node *n) {
 
 static bool rule_last_axis(flow *f, wf_node *n) { return along(f, n, -1); }
 
+/* Rows of x and of the router go together, one a token. */
+static bool rule_experts(flow *f, wf_node *n) {
+  const flow_value x = *in(f, n, 0);
+  const int32_t rows[] = {0, 1, n->op == WF_OP_MS_QMOE ? 14 : 0};
+  for (size_t i = 0; i < 3; i++) {
+    if (wf_node_input(n, rows[i]) < 0) continue; /* router_weights may be absent */
+    const flow_value *v = in(f, n, rows[i]);
+    if (v->kind != FLOW_TOKENS || v->axis != value_in(f, n, rows[i])->rank - 2 ||
+        v->inner != x.inner)
+      REFUSE("its rows and its router's are not one a token");
+  }
+  for (int32_t i = 2; i < n->n_inputs; i++) {
+    if (i != rows[2] && in(f, n, i)->kind == FLOW_TOKENS)
+      REFUSE("a parameter of it depends on the tokens");
+  }
+  return set_tokens(f, n, 0, x.axis, x.inner);
+}
+
 static bool rule_axis(flow *f, wf_node *n) {
   const int64_t fallback =
       n->op == WF_OP_TOP_K || n->op == WF_OP_LAYER_NORM || n->op == WF_OP_RMS_NORM ? -1 : 0;
@@ -521,6 +539,8 @@ static const flow_fn rules[WF_OP_COUNT] = {
     [WF_OP_DEQUANTIZE_LINEAR] = rule_elementwise,
     [WF_OP_MS_MATMUL_NBITS] = rule_last_axis,
     [WF_OP_MS_MATMUL_BNB4] = rule_last_axis,
+    [WF_OP_MS_MOE] = rule_experts,
+    [WF_OP_MS_QMOE] = rule_experts,
     [WF_OP_MS_SKIP_LAYER_NORM] = rule_elementwise,
     [WF_OP_MS_FAST_GELU] = rule_elementwise,
     [WF_OP_MS_GELU] = rule_elementwise,

@@ -119,6 +119,8 @@
   X(SCAN, ONNX, "Scan")                                                    \
   X(MS_MATMUL_NBITS, MS, "MatMulNBits")                                    \
   X(MS_MATMUL_BNB4, MS, "MatMulBnb4")                                      \
+  X(MS_MOE, MS, "MoE")                                                     \
+  X(MS_QMOE, MS, "QMoE")                                                   \
   X(MS_GATHER_BLOCK_QUANTIZED, MS, "GatherBlockQuantized")                 \
   X(MS_GROUP_QUERY_ATTENTION, MS, "GroupQueryAttention")                   \
   X(MS_MULTI_HEAD_ATTENTION, MS, "MultiHeadAttention")                     \

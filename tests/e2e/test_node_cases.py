@@ -265,6 +265,152 @@ def test_bnb4_weights_are_the_table_s_numbers_times_their_block_s_largest(tmp_pa
         assert not differs(result[0], expected.astype(np.float32), 1e-5, 1e-5), name
 
 
+# ---- mixtures of experts
+
+E, HIDDEN, INTER = 5, 32, 48
+
+
+def pack_bits(q, bits):
+    """Codes along the last axis, the first in the low bits; rows end at whole bytes."""
+    per = 8 // bits
+    q = np.pad(q, [(0, 0)] * (q.ndim - 1) + [(0, -q.shape[-1] % per)]).reshape(*q.shape[:-1], -1, per)
+    return sum(q[..., i].astype(np.uint16) << (bits * i) for i in range(per)).astype(np.uint8)
+
+
+def quantised(r, n, k, bits, block, zeros):
+    """Packed weights, scales, packed zero points, and the numbers they stand for."""
+    q = r.integers(0, 2**bits, (E, n, k), dtype=np.uint8)
+    nb = k // block if block else 1
+    s = ((r.random((E, n, nb)) + 0.1) * 1.6 / 2**bits).astype(np.float32)
+    z = r.integers(0, 2**bits, (E, n, nb), dtype=np.uint8) if zeros else None
+    shift = z[..., None].astype(float) if zeros else 2.0**(bits - 1)
+    w = ((q.reshape(E, n, nb, -1) - shift) * s[..., None]).reshape(E, n, k)
+    if not block:
+        s, z = s[..., 0], None if z is None else z[..., 0]
+    return pack_bits(q, bits), s, None if z is None else pack_bits(z, bits), w
+
+
+def moe_case(r, op, act="silu", k=2, norm=1, rows=(7,), bits=0, block=0, zeros=False, bias=True, fc3=False, fusion=0, shares=False, **attrs):
+    """(name, model, inputs) and what the operator's documentation says comes of it."""
+    f = lambda *s: r.standard_normal(s).astype(np.float32)  # noqa: E731
+    fused = act == "swiglu" and fusion
+    sizes = [(INTER * (2 if fused else 1), HIDDEN), (HIDDEN, INTER)] + [(INTER, HIDDEN)] * fc3
+    x, router = f(*rows, HIDDEN), f(int(np.prod(rows)), E)
+    biases = [f(E, n) if bias else None for n, _ in sizes] + [None] * (not fc3)
+    given = r.random(router.shape).astype(np.float32) if shares else None
+    if bits:
+        parts = [quantised(r, *s, bits, block, zeros) for s in sizes] + [(None,) * 4] * (not fc3)
+        weights = [p[3] for p in parts]
+        ins = [("x", x), ("router", router)]
+        for i in range(3):
+            ins += [(f"w{i}", parts[i][0]), (f"s{i}", parts[i][1]), (f"b{i}", biases[i])]
+        ins += [(f"z{i}", parts[i][2]) for i in range(3)] + [("shares", given)]
+        attrs.update(expert_weight_bits=bits, **({"block_size": block} if block else {}))
+    else:
+        weights = [f(E, *s) * np.float32(0.2) for s in sizes] + [None] * (not fc3)
+        ins = [("x", x), ("router", router)] + [p for i in range(3) for p in ((f"w{i}", weights[i]), (f"b{i}", biases[i]))]
+    if act == "swiglu":
+        attrs.update(swiglu_fusion=fusion, activation_alpha=1.702, activation_beta=1.0, swiglu_limit=1.5)
+    while ins[-1][1] is None:
+        ins.pop()
+    name = f"{op}_{act}_k{k}_n{norm}_{bits}_{block}_{zeros}_{bias}_{fc3}_{fusion}_{shares}_{rows}"
+    model = ms_model(op, ins, ["y"], [n for n, _ in ins if n not in ("x", "router", "shares")], activation_type=act, k=k,
+                     normalize_routing_weights=norm, **attrs)
+    norm = norm or (op == "QMoE" and not shares)  # onnxruntime's QMoE, whatever the attribute says
+    return (name, *model), experts(x, router, given, weights, biases, act, k, norm, fusion)
+
+
+def experts(x, router, given, weights, biases, act, k, norm, fusion):
+    rows = x.reshape(-1, HIDDEN).astype(np.float64)
+    y = np.zeros_like(rows)
+    for t, row in enumerate(rows):
+        chosen = np.argsort(-router[t], kind="stable")[:k]
+        p = np.exp(router[t] - router[t].max(), dtype=np.float64)
+        p = (p / p.sum())[chosen] if given is None else given[t][chosen].astype(np.float64)
+        if norm:
+            p = p / p.sum()
+        for share, e in zip(p, chosen):
+            up, down, third = [None if w is None else (lambda v, w=w, b=b: w[e] @ v + (0 if b is None else b[e])) for w, b in zip(weights, biases)]
+            h = up(row)
+            if act == "swiglu":
+                g, v = {0: lambda: (h, third(row)), 1: lambda: (h[0::2], h[1::2]), 2: lambda: (h[:INTER], h[INTER:])}[fusion]()
+                g, v = np.minimum(g, 1.5), np.clip(v, -1.5, 1.5)
+                h = g / (1 + np.exp(-1.702 * g)) * (v + 1.0)
+            else:
+                h = {"relu": lambda v: np.maximum(v, 0), "silu": lambda v: v / (1 + np.exp(-v)), "identity": lambda v: v,
+                     "gelu": lambda v: 0.5 * v * (1 + np.tanh(np.sqrt(2 / np.pi) * (v + 0.044715 * v**3)))}[act](h)
+                h = h * third(row) if third else h
+            y[t] += share * down(h)
+    return y.reshape(x.shape).astype(np.float32)
+
+
+def moe_cases(r):
+    for op, more in (("MoE", {}), ("QMoE", {"bits": 4, "block": 16})):
+        for k in (1, 2, 4, 5):
+            for norm in (0, 1):
+                yield moe_case(r, op, k=k, norm=norm, rows=(1,) if k == 2 else (3, 5), **more)
+        for act in ("relu", "gelu", "silu", "identity"):
+            yield moe_case(r, op, act=act, bias=act != "relu", **more)
+        yield moe_case(r, op, act="swiglu", fusion=1, rows=(40,), **more)
+    for bits in (2, 4, 8):
+        for block in (0, 16):
+            for zeros in (False, True):
+                yield moe_case(r, "QMoE", bits=bits, block=block, zeros=zeros, act="swiglu", fusion=1)
+    for norm in (0, 1):
+        yield moe_case(r, "QMoE", bits=4, block=16, norm=norm, shares=True)
+
+
+def test_mixtures_of_experts_agree_with_onnxruntime_and_with_their_documentation(tmp_path):
+    """onnxruntime's own 8-bit blocks round the activations to 8 bits: there the documentation's formula judges alone, as of the forms
+    that its CPU kernel lacks (fc3, halves one behind the other)."""
+    import onnxruntime as ort
+    r = np.random.default_rng(11)
+    cases = list(moe_cases(r))
+    lacking = [moe_case(r, op, act=act, fc3=fc3, fusion=fusion, **more) for op, more in (("MoE", {}), ("QMoE", {"bits": 4, "block": 16}), ("QMoE", {"bits": 8}))
+               for act, fc3, fusion in (("silu", True, 0), ("swiglu", True, 0), ("swiglu", False, 2))]
+    results = run_cases(tmp_path, [c for c, _ in cases + lacking])
+    bad = []
+    for i, (((name, model, inputs), expected), result) in enumerate(zip(cases + lacking, results)):
+        if isinstance(result, str):
+            bad.append(f"{name}: {result}")
+            continue
+        why = differs(result[0], expected, 1e-4, 1e-4)
+        if i < len(cases) and not ("_8_16_" in name):
+            s = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+            judged = s.run(None, {v.name: x for v, x in zip(s.get_inputs(), inputs)})[0]
+            why = why or differs(result[0], judged, 1e-4, 1e-4)
+        if why:
+            bad.append(f"{name}: {why}")
+    assert not bad, "\n".join(bad)
+
+
+def test_a_mixture_of_experts_that_cannot_be_run_is_refused_by_name(tmp_path):
+    r = np.random.default_rng(12)
+    (name, model, inputs), _ = moe_case(r, "QMoE", bits=4, block=16)
+
+    def changed(change):
+        m = onnx.ModelProto.FromString(model.SerializeToString())
+        change(m)
+        return name, m, inputs
+
+    def set_attr(m, key, value):
+        kept = [a for a in m.graph.node[0].attribute if a.name != key]
+        del m.graph.node[0].attribute[:]
+        m.graph.node[0].attribute.extend(kept + [helper.make_attribute(key, value)])
+
+    def resize(m, which, change):
+        t = next(t for t in m.graph.initializer if t.name == which)
+        t.CopyFrom(numpy_helper.from_array(change(numpy_helper.to_array(t)), which))
+    wrong = [changed(lambda m: set_attr(m, "k", 6)), changed(lambda m: set_attr(m, "k", 0)), changed(lambda m: set_attr(m, "activation_type", "tan")),
+             changed(lambda m: set_attr(m, "quant_type", "fp4")), changed(lambda m: set_attr(m, "expert_weight_bits", 3)),
+             changed(lambda m: set_attr(m, "block_size", 24)), changed(lambda m: set_attr(m, "block_size", 1 << 40)),
+             changed(lambda m: set_attr(m, "expert_weight_bits", 8)), changed(lambda m: resize(m, "w0", lambda a: a[:, :-1])),
+             changed(lambda m: resize(m, "w1", lambda a: a[:-1])), changed(lambda m: resize(m, "s0", lambda a: a[..., :-1])),
+             changed(lambda m: resize(m, "b1", lambda a: a[:, :-2])), changed(lambda m: resize(m, "w0", lambda a: a.reshape(E, -1)))]
+    for (_, m, _), result in zip(wrong, run_cases(tmp_path, wrong)):
+        assert isinstance(result, str) and "QMoE" in result and "the tool ended" not in result, result
+
+
 def other_ms_cases(r):
     f = lambda *s: r.standard_normal(s, dtype=np.float32)  # noqa: E731
     x, skip, g, b = f(2, 3, 16), f(2, 3, 16), f(16), f(16)

@@ -266,6 +266,7 @@ static weft_status run_node(wf_interp *in, wf_frame *f, const wf_node *n, weft_e
   const wf_component *c = in->s->c;
   in->s->counters.kernel_calls++;
   if (n->n_subgraphs > 0) return wf_interp_control(in, f, n, err);
+  if (f->plan->graph == c->graph && c->uses[n->id].moe) return wf_interp_moe(in, f, n, err);
   if (f->plan->graph == c->graph && c->uses[n->id].weight >= 0) {
     bool is_done = false;
     WF_RETURN_IF_ERROR(run_product(in, f, n, &c->weights[c->uses[n->id].weight], &is_done, err));
@@ -290,7 +291,7 @@ weft_status wf_frame_run(wf_interp *in, wf_frame *f, weft_error *err) {
     /* the nodes of a subgraph tell for themselves */
     if (in->s->profile && n->n_subgraphs == 0) wf_profile_node(in, f, n, begin_ns);
     for (int32_t j = 0; j < n->n_inputs; j++) {
-      const bool is_weight = is_top && j > 0 && in->s->c->uses[n->id].weight >= 0;
+      const bool is_weight = is_top && !wf_interp_reads(in->s->c, n, j);
       if (n->inputs[j] >= 0 && !is_weight) release(f, n->inputs[j]);
     }
     for (size_t j = 0; j < n->n_captures; j++) release(f, n->captures[j]);

@@ -54,6 +54,9 @@ void wf_profile_node(wf_interp *in, const wf_frame *f, const wf_node *n, uint64_
 
 /* interp_plan.c */
 weft_status wf_interp_compile(wf_component *c, weft_error *err) WF_NODISCARD;
+/* Does a node of the main graph read the input while running? What packed weights are made of is
+ * not read again. */
+bool wf_interp_reads(const wf_component *c, const wf_node *n, int32_t input);
 const wf_graph_plan *wf_interp_find(const wf_component *c, const wf_graph *g);
 
 /* interp.c */
@@ -67,6 +70,10 @@ weft_status wf_frame_run(wf_interp *in, wf_frame *f, weft_error *err) WF_NODISCA
 const wf_held *wf_frame_value(const wf_frame *f, int32_t id);
 weft_status wf_interp_take(wf_interp *in, size_t n_bytes, wf_pool_buffer **result,
                            weft_error *err) WF_NODISCARD;
+
+/* interp_moe.c: a node whose experts are collected. */
+weft_status wf_interp_moe(wf_interp *in, wf_frame *f, const wf_node *n,
+                          weft_error *err) WF_NODISCARD;
 
 /* interp_control.c: nodes with subgraphs. Results go to the frame's values. */
 weft_status wf_interp_control(wf_interp *in, wf_frame *f, const wf_node *n,

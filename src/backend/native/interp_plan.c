@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Compile time of the interpreter: constants in held form, uses counted. */
 #include "backend/native/interp.h"
+#include "backend/native/moe.h"
 
 static weft_status hold_constant(wf_component *c, const wf_tensor *t, wf_view *v, weft_error *err) {
   const wf_dtype held = wf_dtype_held(t->dtype);
@@ -20,9 +21,10 @@ static weft_status hold_constant(wf_component *c, const wf_tensor *t, wf_view *v
   return wf_hold(c->level, t->dtype, t->data, t->n, v->data, err);
 }
 
-/* Products with a packed weight don't read their constants again. */
-static bool reads(const wf_component *c, const wf_graph *g, const wf_node *n, int32_t input) {
-  return g != c->graph || input == 0 || c->uses[n->id].weight < 0;
+bool wf_interp_reads(const wf_component *c, const wf_node *n, int32_t input) {
+  const wf_weight_use *use = &c->uses[n->id];
+  if (use->moe) return wf_moe_reads(n, input);
+  return input == 0 || use->weight < 0;
 }
 
 static weft_status plan_graph(wf_component *c, const wf_graph *g, wf_graph_plan *p,
@@ -33,7 +35,7 @@ static weft_status plan_graph(wf_component *c, const wf_graph *g, wf_graph_plan 
   for (size_t i = 0; i < g->order.n; i++) {
     const wf_node *n = g->nodes.at[g->order.at[i]];
     for (int32_t j = 0; j < n->n_inputs; j++) {
-      if (n->inputs[j] >= 0 && reads(c, g, n, j)) uses[n->inputs[j]]++;
+      if (n->inputs[j] >= 0 && (g != c->graph || wf_interp_reads(c, n, j))) uses[n->inputs[j]]++;
     }
     for (size_t j = 0; j < n->n_captures; j++) uses[n->captures[j]]++;
   }

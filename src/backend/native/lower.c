@@ -63,8 +63,7 @@ static bool needs_barrier(wf_lowering *l, const wf_step *s, const slot_list *lis
   const uint8_t own = class_of(s);
   /* The cache is no slot: what the append wrote is waited for here. */
   if (s->fn == wf_step_attention) return true;
-  /* Selecting takes rows that other members have made, unless each has made all. */
-  bool needs = s->fn == wf_step_select && size == WF_RUN_LARGE;
+  bool needs = s->gathers && size == WF_RUN_LARGE; /* in a small run each has made all */
   for (int32_t i = 0; i < list->n; i++) {
     const wf_touch *t = touch_of(l, list->at[i], size);
     const bool is_read = i < list->n_reads;
@@ -182,6 +181,9 @@ static wf_lower_fn *rule_of(const wf_node *n) {
     case WF_OP_GEMM:
     case WF_OP_MS_FUSED_MATMUL:
       return wf_lower_linear;
+    case WF_OP_MS_MOE:
+    case WF_OP_MS_QMOE:
+      return wf_lower_moe;
     case WF_OP_WEFT_NORM:
       return wf_lower_norm;
     case WF_OP_WEFT_ATTENTION:

@@ -56,6 +56,9 @@ weft_status wf_lower_emit(wf_lowering *l, wf_step *s, weft_error *err) WF_NODISC
 bool wf_lower_pack_too(wf_lowering *l, const wf_place *x, int32_t slot);
 /* Axis and width of a value whose rows are tokens; false for any other. */
 bool wf_lower_rows(wf_lowering *l, int32_t value, wf_axis *axis, int64_t *width);
+/* The slot with the place's rows packed for products; a step packs them where none has yet. */
+weft_status wf_lower_act(wf_lowering *l, const wf_place *x, const wf_act_kind *kind, int32_t *slot,
+                         weft_error *err) WF_NODISCARD;
 /* The place of a value as fp32 rows; false when it has none. */
 bool wf_lower_find(const wf_lowering *l, int32_t value, wf_place *place);
 /* A constant of n numbers as fp32; *result NULL for an absent one. False when it is not constant.
@@ -70,9 +73,9 @@ void wf_lower_set(wf_lowering *l, int32_t value, const wf_place *place);
 
 /* Each sets *is_done when it has emitted the node. */
 typedef weft_status wf_lower_fn(wf_lowering *l, const wf_node *n, bool *is_done, weft_error *err);
-wf_lower_fn wf_lower_linear, wf_lower_norm, wf_lower_attention, wf_lower_rotary, wf_lower_gather,
-    wf_lower_unary, wf_lower_glu, wf_lower_binary, wf_lower_select, wf_lower_alias, wf_lower_split,
-    wf_lower_slice;
+wf_lower_fn wf_lower_linear, wf_lower_moe, wf_lower_norm, wf_lower_attention, wf_lower_rotary,
+    wf_lower_gather, wf_lower_unary, wf_lower_glu, wf_lower_binary, wf_lower_select, wf_lower_alias,
+    wf_lower_split, wf_lower_slice;
 weft_status wf_lower_generic(wf_lowering *l, const wf_node *n, weft_error *err) WF_NODISCARD;
 
 #endif

@@ -12,8 +12,8 @@ static weft_status no_memory(weft_error *err) {
 /* ---- products ----------------------------------------------------------------------------------
  */
 
-static weft_status shared_act(wf_lowering *l, const wf_place *x, const wf_act_kind *kind,
-                              int32_t *slot, weft_error *err) {
+weft_status wf_lower_act(wf_lowering *l, const wf_place *x, const wf_act_kind *kind, int32_t *slot,
+                         weft_error *err) {
   for (size_t i = 0; i < l->acts.n; i++) {
     const wf_shared_act *a = &l->acts.at[i];
     if (a->loc.slot == x->loc.slot && a->loc.column == x->loc.column && a->kind.id == kind->id &&
@@ -91,7 +91,7 @@ weft_status wf_lower_linear(wf_lowering *l, const wf_node *n, bool *is_done, wef
     return WEFT_OK;
   }
   int32_t act = -1;
-  WF_RETURN_IF_ERROR(shared_act(l, &x, &w->packed.act, &act, err));
+  WF_RETURN_IF_ERROR(wf_lower_act(l, &x, &w->packed.act, &act, err));
   wf_step s = {.fn = wf_step_linear,
                .split = WF_SPLIT_COLS,
                .axis = axis,
@@ -510,6 +510,7 @@ weft_status wf_lower_select(wf_lowering *l, const wf_node *n, bool *is_done, wef
   *is_done = true;
   WF_RETURN_IF_ERROR(wf_lower_place(l, wf_node_output(n, 0), WF_AXIS_SELECTED, x.width, &y, err));
   wf_step s = {.fn = wf_step_select,
+               .gathers = true,
                .split = WF_SPLIT_ROWS,
                .axis = WF_AXIS_SELECTED,
                .n_in = 1,

@@ -116,6 +116,8 @@
   X(LOOP, control)                                          \
   X(MS_MATMUL_NBITS, ms_matmul_nbits)                       \
   X(MS_MATMUL_BNB4, ms_matmul_bnb4)                         \
+  X(MS_MOE, ms_moe)                                         \
+  X(MS_QMOE, ms_moe)                                        \
   X(MS_GATHER_BLOCK_QUANTIZED, ms_gather_block_quantized)   \
   X(MS_GROUP_QUERY_ATTENTION, ms_group_query_attention)     \
   X(MS_MULTI_HEAD_ATTENTION, ms_multi_head_attention)       \

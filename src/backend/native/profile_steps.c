@@ -50,6 +50,13 @@ static const char *step_name(const wf_step *s) {
                {wf_step_rope, "Rotary"},
                {wf_step_append, "CacheAppend"},
                {wf_step_attention, "Attention"},
+               {wf_step_moe_route, "RouteExperts"},
+               {wf_step_moe_sort, "SortExperts"},
+               {wf_step_moe_gather, "GatherExperts"},
+               {wf_step_moe_up, "ExpertsUp"},
+               {wf_step_moe_gate, "ExpertsGate"},
+               {wf_step_moe_down, "ExpertsDown"},
+               {wf_step_moe_combine, "CombineExperts"},
                {wf_step_select, "SelectRows"},
                {wf_step_copy, "Copy"},
                {wf_step_store_logits, "StoreLogits"}};

@@ -69,6 +69,22 @@ typedef struct wf_weight {
   size_t packed_bytes, packed_at;
 } wf_weight;
 
+/* What a mixture of experts is (moe.h). */
+typedef enum wf_moe_activation {
+  WF_MOE_RELU,
+  WF_MOE_GELU, /* by tanh, as ONNX Runtime's */
+  WF_MOE_SILU,
+  WF_MOE_IDENTITY,
+  WF_MOE_SWIGLU
+} wf_moe_activation;
+typedef struct wf_moe_form {
+  int64_t n_experts, hidden, inter, fc1_n;
+  int32_t k, fusion; /* of SWIGLU: 0 fc3 is the other half, 1 interleaved, 2 one behind the other */
+  wf_moe_activation activation;
+  bool normalizes, has_fc3, has_shares;
+  float alpha, beta, limit;
+} wf_moe_form;
+
 /* A table that rows are read from by id. */
 typedef struct wf_table {
   wf_weight_desc desc;
@@ -130,6 +146,7 @@ struct wf_step {
   const wf_node *node; /* it was made of, for profiles; NULL: of none */
   wf_split split;
   wf_axis axis;
+  bool gathers;        /* reads rows that other members have made, where rows are divided */
   bool barrier_before; /* in a run of many rows */
   bool barrier_small;  /* in a small run */
   bool packs;          /* a norm or GLU: out[2] takes out[0] once more, packed for products */
@@ -157,6 +174,10 @@ struct wf_step {
       int64_t step;
       bool is_reversed;
     } binary;
+    struct {
+      const wf_moe_form *form;
+      int32_t weight; /* the first of the node's */
+    } moe;
     wf_generic_step generic;
   } as;
 };
@@ -166,6 +187,7 @@ typedef struct wf_weight_use {
   int32_t weight; /* -1: none */
   int32_t column;
   bool is_merged;
+  const wf_moe_form *moe; /* of a mixture of experts, whose first weight it is; else NULL */
 } wf_weight_use;
 
 /* ---- component ----------------------------------------------------------------------------- */
@@ -250,6 +272,8 @@ struct wf_exec {
 /* Step functions, by name, in steps.c and steps_attention.c. */
 wf_step_fn wf_step_gather, wf_step_norm, wf_step_act_pack, wf_step_linear, wf_step_head,
     wf_step_glu, wf_step_unary, wf_step_binary, wf_step_rope, wf_step_append, wf_step_attention,
-    wf_step_select, wf_step_copy, wf_step_generic, wf_step_store_logits;
+    wf_step_moe_route, wf_step_moe_sort, wf_step_moe_gather, wf_step_moe_up, wf_step_moe_gate,
+    wf_step_moe_down, wf_step_moe_combine, wf_step_select, wf_step_copy, wf_step_generic,
+    wf_step_store_logits;
 
 #endif

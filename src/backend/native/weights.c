@@ -2,7 +2,7 @@
 /* Which matrices a graph multiplies with, and which of them become one wider matrix. */
 #include <string.h>
 
-#include "backend/native/program.h"
+#include "backend/native/moe.h"
 
 const wf_tensor *wf_const_of(const wf_graph *g, int32_t value, bool *is_transposed) {
   for (int depth = 0; depth < 16; depth++) {
@@ -256,15 +256,38 @@ static bool may_merge(const wf_weight *a, const wf_weight *b) {
          !p->offsets == !q->offsets && a->n_parts < WF_WEIGHT_MAX_PARTS && a->n + b->n <= INT32_MAX;
 }
 
+typedef WF_VEC(wf_weight) weight_list;
+typedef WF_VEC(int32_t) input_list;
+
+/* Every expert's matrices are weights like any other, but shared with no node. */
+static weft_status collect_experts(wf_component *c, const wf_node *n, size_t most, weight_list *all,
+                                   input_list *inputs, wf_weight_use *use, weft_error *err) {
+  size_t added = 0;
+  wf_moe_form *form = wf_arena_alloc(c->arena, sizeof *form);
+  if (!form || !wf_vec_reserve(all, most) || !wf_vec_reserve(inputs, most)) {
+    return wf_fail_memory(err, most * sizeof *all->at, "the list of weights");
+  }
+  WF_RETURN_IF_ERROR(wf_moe_collect(c, n, form, all->at + all->n, &added, err));
+  *use = (wf_weight_use){.weight = (int32_t)all->n, .moe = form};
+  for (size_t i = 0; i < added; i++) inputs->at[inputs->n++] = -1;
+  all->n += added;
+  return WEFT_OK;
+}
+
 weft_status wf_weights_collect(wf_component *c, wf_weight_use *uses, weft_error *err) {
   const wf_graph *g = c->graph;
-  WF_VEC(wf_weight) all = {0};
-  WF_VEC(int32_t) inputs = {0}; /* value id of x, by weight */
+  weight_list all = {0};
+  input_list inputs = {0}; /* value id of x, by weight; -1: merged with nothing */
   weft_status st = WEFT_OK;
   for (size_t i = 0; i < g->nodes.n; i++) uses[i].weight = -1;
   for (size_t i = 0; i < g->order.n; i++) {
     const wf_node *n = g->nodes.at[g->order.at[i]];
     wf_weight w;
+    const size_t most = wf_moe_most_weights(c, n);
+    if (most) {
+      WF_TRY(collect_experts(c, n, most, &all, &inputs, &uses[n->id], err));
+      continue;
+    }
     if (!wf_weight_of_node(c, n, &w)) continue;
     const int32_t x = wf_node_input(n, 0);
     wf_weight_use use = {.weight = -1};
@@ -280,7 +303,7 @@ weft_status wf_weights_collect(wf_component *c, wf_weight_use *uses, weft_error 
     for (size_t j = all.n > 4 ? all.n - 4 : 0; j < all.n && use.weight < 0 && c->packed.is_packed;
          j++) {
       if (inputs.at[j] != x || !may_merge(&all.at[j], &w)) continue;
-      use = (wf_weight_use){(int32_t)j, (int32_t)all.at[j].n, true};
+      use = (wf_weight_use){(int32_t)j, (int32_t)all.at[j].n, true, NULL};
       all.at[j].parts[all.at[j].n_parts++] = w.parts[0];
       all.at[j].n += w.n;
     }
@@ -301,7 +324,8 @@ weft_status wf_weights_collect(wf_component *c, wf_weight_use *uses, weft_error 
   }
   if (all.n) memcpy(c->weights, all.at, all.n * sizeof *c->weights);
   for (size_t i = 0; i < g->nodes.n; i++) {
-    if (uses[i].weight >= 0) uses[i].is_merged = c->weights[uses[i].weight].n_parts > 1;
+    if (uses[i].weight >= 0 && !uses[i].moe)
+      uses[i].is_merged = c->weights[uses[i].weight].n_parts > 1;
   }
 out:
   wf_vec_free(&all);
