@@ -124,9 +124,25 @@ static weft_status run_side(verification *r, int which, weft_error *err) {
   return st == WEFT_OK ? st : wf_fail_in(err, st, "%s: ", side_names[which]);
 }
 
+/* The largest window of a cache that has to hold it from the start; 0: there is none such. */
+static int64_t fixed_window(const wf_onnx_graph *g) {
+  int64_t most = 0;
+  for (size_t i = 0; i < g->n_nodes; i++) {
+    int64_t window = 0, is_fixed = 0;
+    for (size_t k = 0; k < g->nodes[i].n_attrs; k++) {
+      const wf_attr *a = &g->nodes[i].attrs[k];
+      if (wf_str_is(a->name, "local_window_size")) window = a->i;
+      if (wf_str_is(a->name, "sliding_window_cache")) is_fixed = a->i;
+    }
+    if (is_fixed && window > most && window <= 65536) most = window;
+  }
+  return most;
+}
+
 /* Lengths that a decoder may be asked for; some graphs are undefined for one or the other. */
 static weft_status run_both(verification *r, weft_error *err) {
-  static const int64_t lengths[][2] = {{3, 5}, {0, 5}, {4, 1}, {0, 1}};
+  const int64_t window = fixed_window(&r->model->graph);
+  const int64_t lengths[][2] = {{window ? window : 3, 5}, {3, 5}, {0, 5}, {4, 1}, {0, 1}};
   weft_status st = WEFT_OK;
   r->inputs = wf_arena_calloc(r->arena, r->sides[NATIVE].info->n_inputs + 1, sizeof *r->inputs);
   if (!r->inputs) return wf_fail_memory(err, 0, "inputs");

@@ -90,7 +90,10 @@ weft_status infer_gqa(infer *c) {
   const wf_expr y[3] = {q->dims[0], q->dims[1], width};
   WF_RETURN_IF_ERROR(infer_set(c, 0, q->dtype, 3, y));
   wf_expr total = q->dims[1];
-  if (past && past->rank == 4) total = wf_expr_add(c->p, past->dims[2], total);
+  const bool is_ring = wf_node_attr_i(c->n, "sliding_window_cache", 0) != 0;
+  if (past && past->rank == 4) {
+    total = is_ring ? past->dims[2] : wf_expr_add(c->p, past->dims[2], total);
+  }
   const wf_expr present[4] = {q->dims[0], infer_k(c, n_kv), total, size};
   WF_RETURN_IF_ERROR(infer_set(c, 1, past ? past->dtype : q->dtype, 4, present));
   return infer_set(c, 2, past ? past->dtype : q->dtype, 4, present);

@@ -215,6 +215,42 @@ def gqa_cases(r):
                              kv_num_heads=kv, **kw))
 
 
+def window_cases(r):
+    """A cache of a fixed capacity that holds the last positions: (new tokens, capacity, positions in all)."""
+    f = lambda *s: r.standard_normal(s, dtype=np.float32)  # noqa: E731
+    for s, capacity, total in ((1, 8, 1), (1, 8, 4), (1, 8, 8), (1, 8, 9), (1, 8, 20), (3, 8, 6), (3, 8, 9), (3, 8, 20), (12, 8, 12), (12, 8, 20),
+                               (1, 12, 12), (1, 12, 13), (1, 12, 30), (3, 12, 13), (5, 12, 30), (14, 12, 14)):
+        for rotary in (0, 1):
+            angle = f(64, 8)
+            yield (f"gqa_window_{s}_{capacity}_{total}_{rotary}", *ms_model(
+                "GroupQueryAttention", [("q", f(1, s, 64)), ("k", f(1, s, 32)), ("v", f(1, s, 32)), ("pk", f(1, 2, capacity, 16)),
+                                        ("pv", f(1, 2, capacity, 16)), ("lens", np.array([total - 1], np.int32)),
+                                        ("total", np.array(total, np.int32)), ("cos", np.cos(angle)), ("sin", np.sin(angle))],
+                ["y", "present_k", "present_v"], num_heads=4, kv_num_heads=2, local_window_size=8, sliding_window_cache=1, do_rotary=rotary))
+
+
+def kept_rows(name, arrays):
+    """What the rows behind those that a cache with a window holds contain is nobody's business."""
+    s, capacity, total = map(int, name.split("_")[2:5])
+    held = total if total <= capacity else 8 + (total - capacity - 1) % (capacity - 7)
+    return [arrays[0]] + [a[:, :, :held] for a in arrays[1:]]
+
+
+def test_a_cache_with_a_window_holds_what_onnxruntime_s_holds(tmp_path):
+    import onnxruntime as ort
+    cases = list(window_cases(np.random.default_rng(9)))
+    bad = []
+    for (name, model, inputs), result in zip(cases, run_cases(tmp_path, cases)):
+        s = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        expected = kept_rows(name, s.run(None, {i.name: x for i, x in zip(s.get_inputs(), inputs)}))
+        if isinstance(result, str):
+            bad.append(f"{name}: {result}")
+            continue
+        for (dtype, _), got, e in zip(result, kept_rows(name, [a for _, a in result]), expected):
+            bad += [f"{name}: {why}" for why in [differs((dtype, got), e, 1e-5, 1e-5)] if why]
+    assert not bad, "\n".join(bad)
+
+
 def nbits_cases(r):
     f = lambda *s: r.standard_normal(s, dtype=np.float32)  # noqa: E731
     for bits in (2, 4, 8):
