@@ -49,7 +49,7 @@ foreach(file ${bench_files})
 endforeach()
 
 # What conversations promise holds on ONNX Runtime too: the same programs once more.
-foreach(test race_test answer_test generation_test)
+foreach(test race_test answer_test generation_test states_test)
   if(TARGET ${test})
     add_test(NAME engine/${test}_on_ort COMMAND ${test})
     set_tests_properties(engine/${test}_on_ort PROPERTIES TIMEOUT 120 LABELS engine SKIP_RETURN_CODE 77

@@ -43,6 +43,7 @@ typedef enum wf_port_role {
   WF_PORT_MASK,      /* [batch, past + sequence] of ones: made by the backend from lengths */
   WF_PORT_POSITIONS, /* [batch, sequence]: made by the backend from lengths */
   WF_PORT_STATE,     /* past or present of a layer: lives in the cache, never a view */
+  WF_PORT_CARRIED,   /* past or present of a state of fixed size, never a view */
   WF_PORT_LOGITS     /* [batch, sequence or 1, vocabulary] */
 } wf_port_role;
 
@@ -82,6 +83,10 @@ typedef struct wf_component_info {
   size_t n_layers, n_groups;
   const wf_state_layer *layers;
   const wf_state_group *groups;
+  /* States of a fixed size that each run replaces: 0 of most models. They hold one length alone, so
+   * a sequence that has them cannot be cut back but to nothing. */
+  size_t n_carried;
+  size_t carried_bytes;  /* of a row, unless keeps_state */
   int64_t max_positions; /* what the rotary tables hold; 0: no limit */
   size_t weight_bytes;   /* read by one decode step of one row */
   size_t packed_bytes;   /* weights held in a private copy or the pack cache */
@@ -120,6 +125,11 @@ typedef struct wf_compile_options {
   wf_buf *report; /* `weft inspect`: graph before and after, fusions, choices; may be NULL */
 } wf_compile_options;
 
+/* Does a sequence of the component have anything to remember? */
+static inline bool wf_component_has_past(const wf_component_info *i) {
+  return i->n_layers > 0 || i->n_carried > 0;
+}
+
 typedef struct wf_component wf_component;
 typedef struct wf_backend_session wf_backend_session;
 /* One sequence's state, where the component keeps it itself (info->keeps_state). */
@@ -140,6 +150,9 @@ typedef struct wf_row {
   const int32_t *ids; /* [n_new], checked against the vocabulary by the caller */
   int64_t n_new, past;
   const wf_kv_table *tables; /* [n_groups]; unless info->keeps_state */
+  /* With info->carried_bytes: the row's states of fixed size after `past` tokens, zeros before the
+   * first; the run leaves those after n_new more there, on an error they are undefined. */
+  void *carried;
   wf_backend_state *state; /* with info->keeps_state: holds `past` tokens, afterwards n_new more */
   const int32_t *selected; /* new tokens whose logits are wanted, ascending, [n_selected] */
   int64_t n_selected;

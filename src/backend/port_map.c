@@ -19,6 +19,11 @@ static wf_port_role role_of(const wf_ports *p, wf_str name) {
       return WF_PORT_STATE;
     }
   }
+  for (size_t i = 0; i < p->n_carried; i++) {
+    if (is_name(p->carried[i].past, name) || is_name(p->carried[i].present, name)) {
+      return WF_PORT_CARRIED;
+    }
+  }
   return WF_PORT_TENSOR;
 }
 
@@ -86,6 +91,34 @@ weft_status wf_port_map_build(wf_arena *arena, const wf_graph *g, const wf_ports
   }
   map->past_inputs = past;
   map->present_outputs = present;
+  int32_t *from = wf_arena_calloc(arena, ports->n_carried + 1, sizeof *from);
+  int32_t *to = wf_arena_calloc(arena, ports->n_carried + 1, sizeof *to);
+  if (!from || !to) return wf_fail_memory(err, ports->n_carried * sizeof *from, "states");
+  for (size_t i = 0; i < ports->n_carried; i++) {
+    from[i] = find_port(in, info->n_inputs, ports->carried[i].past);
+    to[i] = find_port(out, info->n_outputs, ports->carried[i].present);
+  }
+  map->n_carried = info->n_carried = ports->n_carried;
+  map->carried_inputs = from;
+  map->carried_outputs = to;
+  return WEFT_OK;
+}
+
+weft_status wf_port_map_carried(const wf_component_info *info, const wf_port_map *map, size_t i,
+                                size_t *n_elements, weft_error *err) {
+  const int32_t in = map->carried_inputs[i], out = map->carried_outputs[i];
+  const wf_port *p = in >= 0 ? &info->inputs[in] : NULL;
+  if (!p || out < 0 || p->rank < 2 || info->outputs[out].dtype != p->dtype) {
+    return wf_fail(err, WEFT_PACKAGE_INVALID, "export the model again",
+                   "a state of fixed size, number %zu, has no past and present alike", i);
+  }
+  *n_elements = 1;
+  for (int32_t d = 1; d < p->rank; d++) {
+    if (p->dims[d] < 1 || !wf_size_mul(*n_elements, (size_t)p->dims[d], n_elements)) {
+      return wf_fail(err, WEFT_PACKAGE_INVALID, "export the model with fixed extents for it",
+                     "the state '%s' has an extent that is not known", p->name);
+    }
+  }
   return WEFT_OK;
 }
 

@@ -9,6 +9,8 @@ typedef struct wf_port_map {
   int32_t embeds_input;           /* index of the port, -1 */
   const int32_t *past_inputs;     /* [2 * n_states] input port of key, value; -1; NULL: no ports */
   const int32_t *present_outputs; /* [2 * n_states] */
+  size_t n_carried;
+  const int32_t *carried_inputs, *carried_outputs; /* [n_carried] */
 } wf_port_map;
 
 /* Fills info's ports and vocabulary and *map from the graph; memory in `arena`. ports NULL: a plain
@@ -20,5 +22,10 @@ weft_status wf_port_map_build(wf_arena *arena, const wf_graph *g, const wf_ports
  * Errors: PACKAGE_INVALID (another rank, heads or sizes unknown). */
 weft_status wf_port_map_state(const wf_component_info *info, const wf_port_map *map, size_t i,
                               wf_packed_state *s, weft_error *err) WF_NODISCARD;
+
+/* Elements of carried state i for one row. Errors: PACKAGE_INVALID (extents that are not known, or
+ * a past unlike its present). */
+weft_status wf_port_map_carried(const wf_component_info *info, const wf_port_map *map, size_t i,
+                                size_t *n_elements, weft_error *err) WF_NODISCARD;
 
 #endif

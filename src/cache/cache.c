@@ -29,6 +29,8 @@ struct wf_kv_pool {
   size_t bytes_used, bytes_limit; /* limit 0: none */
   const wf_backend *backend;      /* with these two its sequences are states: no groups */
   wf_backend_session *session;
+  bool has_carried; /* states of a fixed size, whoever holds them */
+  size_t carried_bytes;
 };
 
 enum { PAGE_BYTES = 4096, MAX_SLAB_BYTES = 1 << 30 };
@@ -43,6 +45,8 @@ weft_status wf_kv_pool_create(wf_kv_pool **result, const wf_component_info *info
     return wf_fail_memory(err, 0, "a cache");
   }
   pool->n_groups = info->n_groups;
+  pool->has_carried = info->n_carried > 0;
+  pool->carried_bytes = info->carried_bytes;
   pool->bytes_limit = limit_bytes;
   for (size_t g = 0; g < info->n_groups; g++) {
     pool_group *group = &pool->groups[g];
@@ -159,6 +163,11 @@ weft_status wf_kv_sequence_init(wf_kv_sequence *s, wf_kv_pool *pool, int64_t max
     is_ok = s->blocks[g] != NULL;
     s->tables[g].blocks = s->blocks[g];
   }
+  if (pool->carried_bytes) {
+    s->carried = wf_alloc_aligned(pool->carried_bytes, 64);
+    is_ok = is_ok && s->carried;
+    if (s->carried) memset(s->carried, 0, pool->carried_bytes);
+  }
   const weft_status st = !is_ok ? wf_fail_memory(err, 0, "a block table")
                          : pool->session
                              ? wf_backend_state_open(pool->backend, &s->state, pool->session, err)
@@ -189,6 +198,7 @@ void wf_kv_sequence_deinit(wf_kv_sequence *s) {
   wf_free(s->tables);
   wf_free(s->capacity);
   wf_free(s->blocks);
+  wf_free(s->carried);
   *s = (wf_kv_sequence){0};
 }
 
@@ -262,8 +272,20 @@ void wf_kv_sequence_commit(wf_kv_sequence *s, int64_t n_new, int64_t keep_tokens
   }
 }
 
+void wf_kv_sequence_fail(wf_kv_sequence *s) {
+  if (s->pool->has_carried) (void)wf_kv_sequence_truncate(s, 0);
+}
+
 bool wf_kv_sequence_truncate(wf_kv_sequence *s, int64_t length) {
-  if (length >= s->length) return true;
+  const bool was_failed = s->pool->has_carried && length <= 0;
+  if (length >= s->length && !was_failed) return true;
+  if (s->pool->has_carried) {
+    if (s->carried) memset(s->carried, 0, s->pool->carried_bytes);
+    if (length > 0) {
+      (void)wf_kv_sequence_truncate(s, 0);
+      return false;
+    }
+  }
   if (s->state && wf_backend_state_truncate(s->pool->backend, s->state, length, NULL) != WEFT_OK) {
     clear(s);
     return false;
@@ -308,12 +330,13 @@ weft_status wf_kv_sequence_fork(wf_kv_sequence *copy, const wf_kv_sequence *s, w
       ++*count_of(&s->pool->groups[g], s->blocks[g][i]);
     }
   }
+  if (s->carried) memcpy(copy->carried, s->carried, s->pool->carried_bytes);
   copy->length = s->length;
   return WEFT_OK;
 }
 
 size_t wf_kv_estimate_bytes(const wf_component_info *info, int64_t n_tokens) {
-  size_t sum = 0;
+  size_t sum = 0; /* states of a fixed size do not grow with the tokens */
   for (size_t g = 0; g < info->n_groups; g++) {
     const int64_t window = info->groups[g].window;
     /* a windowed group keeps its window and a prompt chunk, never more than the conversation */

@@ -36,8 +36,12 @@ typedef struct wf_kv_sequence {
   int64_t *capacity;       /* [n_groups] of each table */
   unsigned char ***blocks; /* [n_groups], the writable side of tables[g].blocks */
   wf_backend_state *state; /* what a run is given instead, in an attached pool */
+  void *carried;           /* states of a fixed size that a run is given and replaces; or NULL */
 } wf_kv_sequence;
 
+/* A run has failed: what it may have left undefined is given up, which empties a sequence with
+ * states of a fixed size. */
+void wf_kv_sequence_fail(wf_kv_sequence *s);
 /* An empty sequence; room for the tables of max_tokens is taken now, so that growing up to there
  * allocates nothing. */
 weft_status wf_kv_sequence_init(wf_kv_sequence *s, wf_kv_pool *pool, int64_t max_tokens,
@@ -50,8 +54,9 @@ weft_status wf_kv_sequence_reserve(wf_kv_sequence *s, int64_t n_new, weft_error 
 /* The run has written n_new tokens: the length grows, and blocks that no window can see any more
  * are dropped, except what a rewind of keep_tokens would need. */
 void wf_kv_sequence_commit(wf_kv_sequence *s, int64_t n_new, int64_t keep_tokens);
-/* Shortens to `length` tokens. False when a window has dropped blocks that this length needs: the
- * sequence is then empty and has to be computed again. */
+/* Shortens to `length` tokens. False when a window has dropped blocks that this length needs, or
+ * when states of a fixed size hold no length but the present one: the sequence is then empty and
+ * has to be computed again. */
 bool wf_kv_sequence_truncate(wf_kv_sequence *s, int64_t length);
 /* `copy` (initialised, empty, of the same pool) becomes the same sequence, sharing all blocks. */
 weft_status wf_kv_sequence_fork(wf_kv_sequence *copy, const wf_kv_sequence *s,

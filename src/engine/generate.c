@@ -53,7 +53,7 @@ static weft_status fail_cancelled(weft_error *err) {
 /* Cuts the cache back to what it shares with the first `length` tokens. */
 static void cut_cache(weft_generation *g, int64_t length) WF_REQUIRES(wf_worker_role) {
   if (!wf_kv_sequence_truncate(&g->kv, length)) {
-    wf_log(2, "a rewind past the sliding window: the conversation is computed again");
+    wf_log(2, "a rewind past what the cache keeps: the conversation is computed again");
   }
 }
 
@@ -62,7 +62,7 @@ static weft_status run_to(weft_generation *g, int64_t end, int64_t n_rows, float
                           weft_error *err) {
   weft_status st = WEFT_OK;
   wf_runner *r = &g->model->runner;
-  const bool has_past = r->info->n_layers > 0;
+  const bool has_past = wf_component_has_past(r->info);
   int32_t *selected = g->selected;
   wf_runner_enter(r);
   int64_t at = has_past ? g->kv.length : 0;
@@ -83,11 +83,15 @@ static weft_status run_to(weft_generation *g, int64_t end, int64_t n_rows, float
         .past = at,
         .tables = g->kv.tables,
         .state = g->kv.state,
+        .carried = g->kv.carried,
         .selected = selected,
         .n_selected = n_selected,
         .logits = n_selected ? logits + (first_row - (end - n_rows)) * g->model->vocab : NULL};
     st = wf_backend_session_run_in(r->backend, r->session, &row, 1, r->profile, err);
-    if (st != WEFT_OK) break;
+    if (st != WEFT_OK) {
+      wf_kv_sequence_fail(&g->kv);
+      break;
+    }
     at += n;
     if (has_past) wf_kv_sequence_commit(&g->kv, n, g->keep_tokens);
   }
@@ -107,7 +111,11 @@ const float *wf_generation_row(const weft_generation *g) {
 /* Guesses what may follow, so that one run checks several tokens; greedy answers only. */
 static size_t guess(weft_generation *g, int32_t *proposal) {
   size_t most = (size_t)g->options.n_lookup;
-  if (most == 0 || !wf_sampler_is_greedy(g->sampler) || g->model->info->n_layers == 0) return 0;
+  if (most == 0 || !wf_sampler_is_greedy(g->sampler) || !wf_component_has_past(g->model->info)) {
+    return 0;
+  }
+  /* a wrong guess would leave its mark on a state that holds one length alone */
+  if (g->model->info->n_carried > 0) return 0;
   const int64_t room = g->model->context_tokens - (int64_t)g->tokens.n;
   if (room <= 0) return 0;
   if ((int64_t)most > room) most = (size_t)room;
@@ -119,7 +127,7 @@ weft_status wf_generation_need_row(weft_generation *g, bool may_guess, weft_erro
   const size_t n = g->tokens.n;
   int64_t kept = g->kv.length;
   /* the last token's logits are wanted, so at least that token has to run */
-  if (g->model->info->n_layers > 0 && kept >= (int64_t)n) {
+  if (wf_component_has_past(g->model->info) && kept >= (int64_t)n) {
     wf_runner_enter(&g->model->runner);
     cut_cache(g, (int64_t)n - 1);
     wf_runner_leave(&g->model->runner);

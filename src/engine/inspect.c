@@ -88,9 +88,10 @@ static void add_info(wf_buf *b, const wf_component_info *info, const wf_package 
     wf_buf_add_json_string(b, wf_str_of(info->why_not_packed), false);
     wf_buf_printf(
         b,
-        ", \"may_chunk\": %s, \"vocabulary\": %lld, \"layers\": %zu, \"max_positions\": %lld"
+        ", \"may_chunk\": %s, \"vocabulary\": %lld, \"layers\": %zu, \"fixed_states\": %zu, "
+        "\"max_positions\": %lld"
         ", \"weight_bytes\": %zu, \"packed_bytes\": %zu, \"kv_bytes_per_token\": %zu",
-        info->may_chunk ? "true" : "false", (long long)info->vocab, info->n_layers,
+        info->may_chunk ? "true" : "false", (long long)info->vocab, info->n_layers, info->n_carried,
         (long long)info->max_positions, info->weight_bytes, info->packed_bytes,
         wf_kv_estimate_bytes(info, WF_KV_BLOCK_TOKENS) / WF_KV_BLOCK_TOKENS);
     add_ports(b, "inputs", info->inputs, info->n_inputs, true);
@@ -119,6 +120,11 @@ static void add_info(wf_buf *b, const wf_component_info *info, const wf_package 
                       (long long)info->groups[g].window);
     }
   }
+  if (info->n_carried)
+    wf_buf_printf(b,
+                  "states:     %zu of a fixed size; a rewind reads the conversation again, and "
+                  "guesses are not tried\n",
+                  info->n_carried);
   if (info->max_positions)
     wf_buf_printf(b, "positions:  at most %lld\n", (long long)info->max_positions);
   wf_buf_printf(b, "weights:    %zu bytes read a token, %zu bytes packed\n", info->weight_bytes,

@@ -249,7 +249,7 @@ weft_status weft_model_open(weft_model **result, const char *path, const weft_mo
   int64_t chunk = o.chunk_tokens ? o.chunk_tokens : DEFAULT_CHUNK_TOKENS;
   /* a graph whose bits depend on the cut takes its whole prompt at once, unless that is asked for
    */
-  if (!m->info->may_chunk || m->info->n_layers == 0 || chunk > m->context_tokens ||
+  if (!m->info->may_chunk || !wf_component_has_past(m->info) || chunk > m->context_tokens ||
       (m->info->cut_changes_bits && !o.chunk_tokens)) {
     chunk = m->context_tokens;
   }

@@ -267,6 +267,12 @@ typedef struct wf_state_ports {
   wf_str past_key, past_value, present_key, present_value;
 } wf_state_ports;
 
+/* A state of a fixed size that a run replaces as a whole: a convolution's last inputs, a recurrent
+ * sum. Zeros before the first token. */
+typedef struct wf_carried_ports {
+  wf_str past, present;
+} wf_carried_ports;
+
 /* An input that every run gives the same number. */
 typedef struct wf_fixed_port {
   wf_str name;
@@ -277,6 +283,8 @@ typedef struct wf_ports {
   wf_str input_ids, inputs_embeds, attention_mask, position_ids, logits;
   size_t n_states;
   const wf_state_ports *states; /* by layer */
+  size_t n_carried;
+  const wf_carried_ports *carried;
   size_t n_fixed;
   const wf_fixed_port *fixed;
   wf_str use_cache; /* a merged decoder's choice of branch: whether a past is given */

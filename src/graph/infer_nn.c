@@ -99,6 +99,45 @@ weft_status infer_gqa(infer *c) {
   return infer_set(c, 2, past ? past->dtype : q->dtype, 4, present);
 }
 
+/* The state holds (taps - 1) * dilation positions in the place of the input's. */
+weft_status infer_causal_conv(infer *c) {
+  const wf_value *x = infer_in(c, 0), *w = infer_in(c, 1);
+  const int64_t dilation = wf_node_attr_i(c->n, "dilation", 1);
+  WF_RETURN_IF_ERROR(infer_same(c, 0, 0));
+  int64_t taps = 0;
+  if (!x || x->rank < 3 || x->rank > GRAPH_MAX_RANK || !w || w->rank != 3 ||
+      !wf_expr_is_const(c->p, w->dims[2], &taps) || taps < 1 || dilation < 1 || taps > INT32_MAX ||
+      dilation > INT32_MAX || wf_node_attr_i(c->n, "state_window", 0) != 0) {
+    return infer_set(c, 1, infer_dtype(c, 0), -1, NULL);
+  }
+  wf_expr dims[GRAPH_MAX_RANK];
+  for (int32_t i = 0; i < x->rank; i++) dims[i] = x->dims[i];
+  const bool is_last = wf_node_attr_i(c->n, "channels_last", 0) != 0;
+  dims[is_last ? 1 : x->rank - 1] = infer_k(c, (taps - 1) * dilation);
+  return infer_set(c, 1, x->dtype, x->rank, dims);
+}
+
+weft_status infer_linear_attention(infer *c) {
+  const wf_value *q = infer_in(c, 0), *v = infer_in(c, 2), *past = infer_in(c, 3);
+  const int64_t q_heads = wf_node_attr_i(c->n, "q_num_heads", 0);
+  const int64_t kv_heads = wf_node_attr_i(c->n, "kv_num_heads", 0);
+  if (q_heads < 1 || kv_heads < 1 || q_heads > INT32_MAX || kv_heads > INT32_MAX) {
+    return infer_fail(c, "it does not name its heads");
+  }
+  const wf_dtype state_type = past ? past->dtype : infer_dtype(c, 0);
+  if (!q || !v || q->rank != 3 || v->rank != 3 || wf_node_attr_i(c->n, "state_window", 0) != 0) {
+    WF_RETURN_IF_ERROR(infer_set(c, 0, infer_dtype(c, 0), -1, NULL));
+    return infer_set(c, 1, state_type, -1, NULL);
+  }
+  const wf_expr dk = wf_expr_exact_div(c->p, q->dims[2], infer_k(c, q_heads));
+  const wf_expr dv = wf_expr_exact_div(c->p, v->dims[2], infer_k(c, kv_heads));
+  const int64_t heads = q_heads > kv_heads ? q_heads : kv_heads;
+  const wf_expr y[3] = {q->dims[0], q->dims[1], wf_expr_mul(c->p, dv, infer_k(c, heads))};
+  const wf_expr state[4] = {q->dims[0], infer_k(c, kv_heads), dk, dv};
+  WF_RETURN_IF_ERROR(infer_set(c, 0, q->dtype, 3, y));
+  return infer_set(c, 1, state_type, 4, state);
+}
+
 weft_status infer_mha(infer *c) {
   const wf_value *q = infer_in(c, 0), *k = infer_in(c, 1), *v = infer_in(c, 2);
   const wf_value *past = infer_in(c, 6);

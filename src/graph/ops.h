@@ -114,11 +114,15 @@
   X(QUANTIZE_LINEAR, ONNX, "QuantizeLinear")                               \
   X(DYNAMIC_QUANTIZE_LINEAR, ONNX, "DynamicQuantizeLinear")                \
   X(MATMUL_INTEGER, ONNX, "MatMulInteger")                                 \
+  X(CAUSAL_CONV_WITH_STATE, ONNX, "CausalConvWithState")                   \
+  X(LINEAR_ATTENTION, ONNX, "LinearAttention")                             \
   X(IF, ONNX, "If")                                                        \
   X(LOOP, ONNX, "Loop")                                                    \
   X(SCAN, ONNX, "Scan")                                                    \
   X(MS_MATMUL_NBITS, MS, "MatMulNBits")                                    \
   X(MS_MATMUL_BNB4, MS, "MatMulBnb4")                                      \
+  X(MS_CAUSAL_CONV_WITH_STATE, MS, "CausalConvWithState")                  \
+  X(MS_LINEAR_ATTENTION, MS, "LinearAttention")                            \
   X(MS_MOE, MS, "MoE")                                                     \
   X(MS_QMOE, MS, "QMoE")                                                   \
   X(MS_GATHER_BLOCK_QUANTIZED, MS, "GatherBlockQuantized")                 \

@@ -64,9 +64,15 @@ static const struct {
     {"model.decoder.inputs.position_ids", TAKEN},
     {"model.decoder.inputs.past_key_names", TAKEN},
     {"model.decoder.inputs.past_value_names", TAKEN},
+    {"model.decoder.inputs.past_conv_names", TAKEN},
+    {"model.decoder.inputs.past_recurrent_names", TAKEN},
     {"model.decoder.outputs.logits", TAKEN},
     {"model.decoder.outputs.present_key_names", TAKEN},
     {"model.decoder.outputs.present_value_names", TAKEN},
+    {"model.decoder.outputs.present_conv_names", TAKEN},
+    {"model.decoder.outputs.present_recurrent_names", TAKEN},
+    {"model.decoder.layer_types", IDLE}, /* which layers have which state, the graph says itself */
+    {"model.decoder.conv_cache_size", IDLE},
     {"search.do_sample", TAKEN},
     {"search.temperature", TAKEN},
     {"search.top_k", TAKEN},
@@ -184,6 +190,47 @@ static weft_status read_ports(wf_package *p, const json_t *decoder, weft_error *
   return WEFT_OK;
 }
 
+/* Of models with states of a fixed size: each layer has one, or a cache, or both, as its ports in
+ * the graph say. */
+static weft_status read_carried(wf_package *p, const json_t *decoder, const wf_onnx_model *m,
+                                weft_error *err) {
+  static const char *const kinds[][2] = {{"past_conv_names", "present_conv_names"},
+                                         {"past_recurrent_names", "present_recurrent_names"}};
+  const json_t *in = json_object_get(decoder, "inputs"), *out = json_object_get(decoder, "outputs");
+  wf_ports *ports = &p->ports;
+  const size_t n_layers = ports->n_states;
+  wf_carried_ports *carried =
+      wf_arena_calloc(p->arena, n_layers * WF_ARRAY_LEN(kinds) + 1, sizeof *carried);
+  if (!carried) return wf_fail_memory(err, n_layers * sizeof *carried, "state ports");
+  for (size_t k = 0; k < WF_ARRAY_LEN(kinds); k++) {
+    const char *past = NULL, *present = NULL;
+    WF_RETURN_IF_ERROR(wf_json_get_string(p, in, doc, kinds[k][0], NULL, &past, err));
+    WF_RETURN_IF_ERROR(wf_json_get_string(p, out, doc, kinds[k][1], NULL, &present, err));
+    if (!past && !present) continue;
+    if (!past || !present) {
+      return wf_fail(err, WEFT_PACKAGE_INVALID, "name both", "%s: '%s' comes without '%s'", doc,
+                     kinds[k][past == NULL], kinds[k][past != NULL]);
+    }
+    for (size_t i = 0; i < n_layers; i++) {
+      wf_carried_ports c;
+      WF_RETURN_IF_ERROR(wf_package_expand(p, doc, past, i, &c.past, err));
+      WF_RETURN_IF_ERROR(wf_package_expand(p, doc, present, i, &c.present, err));
+      if (wf_package_has_input(m, c.past)) carried[ports->n_carried++] = c;
+    }
+  }
+  if (ports->n_carried == 0) return WEFT_OK;
+  ports->carried = carried;
+  wf_state_ports *states = wf_unconst(ports->states); /* made by read_ports, in our own arena */
+  size_t n = 0;
+  for (size_t i = 0; i < n_layers; i++) {
+    const bool has_any = wf_package_has_input(m, states[i].past_key) ||
+                         wf_package_has_input(m, states[i].past_value);
+    if (has_any) states[n++] = states[i];
+  }
+  ports->n_states = p->n_layers = n;
+  return WEFT_OK;
+}
+
 static weft_status read_search(wf_package *p, const json_t *search, weft_error *err) {
   wf_generation_defaults *d = &p->defaults;
   int64_t n_beams = 1, max_length = 0;
@@ -240,6 +287,7 @@ weft_status wf_package_read_genai(wf_package *p, const wf_package_options *o, we
   WF_TRY(wf_package_set_model(p, o, filename, err));
   const wf_onnx_options onnx_options = {.trust_links = o->trust_links, .without_external = true};
   WF_TRY(wf_onnx_open(&onnx, p->model, &onnx_options, err));
+  WF_TRY(read_carried(p, decoder, onnx, err));
   WF_TRY(wf_package_bind_ports(p, onnx, n_kv_heads, head_size, err));
   WF_TRY(wf_package_read_text(p, o, err));
 out:

@@ -83,28 +83,55 @@ static wf_str port_or_none(const wf_onnx_graph *g, const char *name) {
   return has_port(g->inputs, g->n_inputs, wf_str_of(name)) ? wf_str_of(name) : (wf_str){0};
 }
 
-/* past_key_values.N.key with present.N.key, for N from 0 without a gap. */
+/* past_key_values.N.key with present.N.key, for N from 0 without a gap; beside states of a fixed
+ * size only some layers have them. */
 static weft_status read_states(wf_package *p, const wf_onnx_graph *g, weft_error *err) {
+  const bool has_gaps = p->ports.n_carried > 0;
+  const size_t most = has_gaps ? 4096 : g->n_inputs;
+  wf_state_ports *states = wf_arena_calloc(p->arena, g->n_inputs + 1, sizeof *states);
   size_t n = 0;
-  wf_str name;
-  for (;; n++) {
-    if (n > g->n_inputs) break;
-    WF_RETURN_IF_ERROR(wf_package_expand(p, doc, "past_key_values.%d.key", n, &name, err));
-    if (!has_port(g->inputs, g->n_inputs, name)) break;
-  }
-  wf_state_ports *states = wf_arena_calloc(p->arena, n + 1, sizeof *states);
   if (!states) return wf_fail_memory(err, 0, "state ports");
-  for (size_t i = 0; i < n; i++) {
+  for (size_t i = 0; i < most && n < g->n_inputs; i++) {
+    wf_state_ports s;
+    WF_RETURN_IF_ERROR(wf_package_expand(p, doc, "past_key_values.%d.key", i, &s.past_key, err));
+    if (!has_port(g->inputs, g->n_inputs, s.past_key)) {
+      if (has_gaps) continue;
+      break;
+    }
     WF_RETURN_IF_ERROR(
-        wf_package_expand(p, doc, "past_key_values.%d.key", i, &states[i].past_key, err));
-    WF_RETURN_IF_ERROR(
-        wf_package_expand(p, doc, "past_key_values.%d.value", i, &states[i].past_value, err));
-    WF_RETURN_IF_ERROR(wf_package_expand(p, doc, "present.%d.key", i, &states[i].present_key, err));
-    WF_RETURN_IF_ERROR(
-        wf_package_expand(p, doc, "present.%d.value", i, &states[i].present_value, err));
+        wf_package_expand(p, doc, "past_key_values.%d.value", i, &s.past_value, err));
+    WF_RETURN_IF_ERROR(wf_package_expand(p, doc, "present.%d.key", i, &s.present_key, err));
+    WF_RETURN_IF_ERROR(wf_package_expand(p, doc, "present.%d.value", i, &s.present_value, err));
+    states[n++] = s;
   }
   p->ports.states = states;
   p->ports.n_states = p->n_layers = n;
+  return WEFT_OK;
+}
+
+/* past_conv.N with present_conv.N and past_ssm.N with present_ssm.N, as transformers.js writes
+ * states of a fixed size; a cache may begin at any layer then. */
+static weft_status read_carried(wf_package *p, const wf_onnx_graph *g, weft_error *err) {
+  static const wf_str kinds[] = {{"past_conv.", 10}, {"past_ssm.", 9}, {"past_recurrent.", 15}};
+  wf_carried_ports *carried = wf_arena_calloc(p->arena, g->n_inputs + 1, sizeof *carried);
+  if (!carried) return wf_fail_memory(err, g->n_inputs * sizeof *carried, "state ports");
+  for (size_t i = 0; i < g->n_inputs; i++) {
+    const wf_str past = g->inputs[i].name;
+    for (size_t k = 0; k < WF_ARRAY_LEN(kinds); k++) {
+      if (!wf_str_starts(past, kinds[k])) continue;
+      wf_buf present = {0};
+      wf_buf_printf(&present, "present%.*s", (int)(past.n - 4), past.at + 4);
+      const char *text = wf_buf_cstr(&present);
+      const char *name = text ? wf_arena_strdup(p->arena, text) : NULL;
+      wf_buf_deinit(&present);
+      if (!name) return wf_fail_memory(err, past.n, "state ports");
+      if (!has_port(g->outputs, g->n_outputs, wf_str_of(name))) continue;
+      char *kept = wf_arena_strndup(p->arena, past.at, past.n);
+      if (!kept) return wf_fail_memory(err, past.n, "state ports");
+      carried[p->ports.n_carried++] = (wf_carried_ports){wf_str_of(kept), wf_str_of(name)};
+    }
+  }
+  p->ports.carried = carried;
   return WEFT_OK;
 }
 
@@ -131,6 +158,7 @@ static weft_status read_ports(wf_package *p, const wf_onnx_graph *g, weft_error 
   p->ports.use_cache = port_or_none(g, "use_cache_branch");
   const char *slash = strrchr(p->model, '/'), *file = slash ? slash + 1 : p->model;
   p->ports.is_later_half = strncmp(file, later_half, strlen(later_half)) == 0;
+  WF_RETURN_IF_ERROR(read_carried(p, g, err));
   return read_states(p, g, err);
 }
 

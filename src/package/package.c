@@ -182,6 +182,10 @@ static weft_status check_port(const wf_onnx_value_info *list, size_t n, wf_str n
                  name.at);
 }
 
+bool wf_package_has_input(const wf_onnx_model *m, wf_str name) {
+  return find_port(m->graph.inputs, m->graph.n_inputs, name) != NULL;
+}
+
 weft_status wf_package_bind_ports(wf_package *p, const wf_onnx_model *m, int64_t n_kv_heads,
                                   int64_t head_size, weft_error *err) {
   weft_status st = WEFT_OK;
@@ -212,6 +216,10 @@ weft_status wf_package_bind_ports(wf_package *p, const wf_onnx_model *m, int64_t
       WF_TRY(bind_axis(p, &list, port, 1, n_kv_heads, "the number of key/value heads", err));
       WF_TRY(bind_axis(p, &list, port, 3, head_size, "the head size", err));
     }
+  }
+  for (size_t i = 0; i < p->ports.n_carried; i++) {
+    WF_TRY(check_port(g->inputs, g->n_inputs, p->ports.carried[i].past, true, err));
+    WF_TRY(check_port(g->outputs, g->n_outputs, p->ports.carried[i].present, false, err));
   }
   p->n_symbols = list.found.n;
   if (list.found.n) {

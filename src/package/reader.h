@@ -37,6 +37,8 @@ weft_status wf_package_read_generation(wf_package *p, const wf_package_options *
 /* Expands "past.%d.key" for a layer; the pattern must hold exactly one %d and no other %. */
 weft_status wf_package_expand(wf_package *p, const char *doc, const char *pattern, size_t layer,
                               wf_str *result, weft_error *err) WF_NODISCARD;
+/* Is there an input of that name? */
+bool wf_package_has_input(const wf_onnx_model *m, wf_str name);
 /* Checks the ports against the graph: each named port exists, states have rank 4; symbolic head
  * sizes and head counts get the given numbers (0: not stated). */
 weft_status wf_package_bind_ports(wf_package *p, const wf_onnx_model *m, int64_t n_kv_heads,

@@ -21,7 +21,7 @@ def is_half(folder):
 
 
 def test_there_is_a_folder_for_every_option():
-    assert len(FOLDERS) == 40
+    assert len(FOLDERS) == 44
 
 
 # ONNX Runtime by itself cannot be given every folder's windowed caches, nor onnxruntime-genai run some of its builder's own
@@ -63,5 +63,34 @@ def test_rows_share_a_run_and_attention_is_one_step(weft, folder):
     if "longrope" in folder.name:  # which of its two tables turns a token depends on how long the whole prompt is
         assert re.search(r"^form: +a row at a time.*never cut", text, re.M)
         return
+    if "lfm2" in folder.name:  # a convolution's state is of a fixed size
+        assert re.search(r"^form: +a row at a time", text, re.M) and re.search(r"^states: +1 of a fixed size", text, re.M)
+        return
     assert re.search(r"^form: +packed", text, re.M), re.search(r"^form:.*", text, re.M).group()
     assert len(re.findall(r"weft\.CachedAttention", text)) >= 2
+
+
+def test_states_of_a_fixed_size_are_found_in_a_hugging_face_folder_too(weft, tmp_path):
+    """The builder's graph under transformers.js's names: past_conv.N beside past_key_values.M, M beginning anywhere."""
+    import json
+
+    import onnx
+    source = Path(__file__).parent / "golden" / "builder" / "lfm2_int4"
+    model = onnx.load(source / "model.onnx")
+    names = {"past.0.conv": "past_conv.0", "present.0.conv": "present_conv.0"}
+    for v in [*model.graph.input, *model.graph.output]:
+        v.name = names.get(v.name, v.name)
+    for n in model.graph.node:
+        n.input[:] = [names.get(i, i) for i in n.input]
+        n.output[:] = [names.get(o, o) for o in n.output]
+    (tmp_path / "onnx").mkdir()
+    onnx.save(model, tmp_path / "onnx" / "model.onnx")
+    for f in source.glob("tokenizer*"):
+        (tmp_path / f.name).write_bytes(f.read_bytes())
+    (tmp_path / "config.json").write_text(json.dumps({
+        "model_type": "lfm2", "vocab_size": 160, "max_position_embeddings": 256, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "hidden_size": 64, "eos_token_id": 2}))
+    j = judged(source)
+    got = weft.json("run", tmp_path, "--ids", ",".join(map(str, j["ids"])), "--greedy", "--ignore-eos", "--max-tokens", "64", "--kv", "f32",
+                    "--precision", "exact", "--json")["output_ids"]
+    assert got == j["greedy"].tolist()

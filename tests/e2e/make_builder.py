@@ -10,7 +10,7 @@
 
 fp16 and bf16 folders are judged by the logits of the fp32 folder of the same weights: neither runtime can decode them.
 Random weights, seeded; two layers; every option of the builder that changes the graph it writes for a CPU, and each text
-model it knows that has a cache of keys and values alone (of SmolLM3 it writes fp16 only, of gpt-oss only its own weights)."""
+model it knows (of SmolLM3 it writes fp16 only, of gpt-oss's quantised form only its own weights)."""
 import json
 import shutil
 import sys
@@ -57,6 +57,18 @@ MODELS = {
     "olmo": (tf.OlmoConfig, tf.OlmoForCausalLM, {}),
     "ernie": (tf.Ernie4_5Config, tf.Ernie4_5ForCausalLM, {}),
     "hunyuan": (tf.HunYuanDenseV1Config, tf.HunYuanDenseV1ForCausalLM, dict(head_dim=HEAD)),
+    # a head of 64 and these numbers: fewer frequencies than its yarn can sort
+    "gptoss": (tf.GptOssConfig, tf.GptOssForCausalLM, dict(
+        head_dim=64, num_attention_heads=2, num_key_value_heads=1, intermediate_size=32, num_local_experts=4, num_experts_per_tok=2,
+        sliding_window=16, layer_types=["sliding_attention", "full_attention"], rope_theta=150000.0, rope_scaling=dict(
+            rope_type="yarn", rope_theta=150000.0, factor=32.0, original_max_position_embeddings=4096, beta_fast=32.0, beta_slow=1.0,
+            truncate=False))),
+    "lfm2": (tf.Lfm2Config, tf.Lfm2ForCausalLM, dict(layer_types=["conv", "full_attention"], conv_L_cache=3, block_auto_adjust_ff_dim=False)),
+    "lfm2moe": (tf.Lfm2MoeConfig, tf.Lfm2MoeForCausalLM, dict(
+        layer_types=["conv", "full_attention"], conv_L_cache=3, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=64,
+        num_dense_layers=1)),
+    "granite_hybrid": (tf.GraniteMoeHybridConfig, tf.GraniteMoeHybridForCausalLM, dict(
+        num_local_experts=0, shared_intermediate_size=128, layer_types=["attention", "attention"], position_embedding_type="rope")),
 }
 # name: model, precision, options of the builder
 FOLDERS = {
@@ -100,6 +112,10 @@ FOLDERS = {
     "olmo_int4": ("olmo", "int4", {}),
     "ernie_int4": ("ernie", "int4", {}),
     "hunyuan_int4": ("hunyuan", "int4", {}),
+    "gptoss_fp32": ("gptoss", "fp32", {}),
+    "lfm2_int4": ("lfm2", "int4", {}),
+    "lfm2moe_int4": ("lfm2moe", "int4", {}),
+    "granite_hybrid_int4": ("granite_hybrid", "int4", {}),
 }
 
 
@@ -169,6 +185,8 @@ def logits_of(folder):
             feed[i.name] = np.ones((1, len(IDS)), kind)
         elif i.name == "position_ids":
             feed[i.name] = np.arange(len(IDS), dtype=kind)[None]
+        elif i.name.endswith(".conv"):
+            feed[i.name] = np.zeros((1, *i.shape[1:]), kind)
         else:
             feed[i.name] = np.zeros((1, decoder["num_key_value_heads"], 0, decoder["head_size"]), kind)
     return session.run(["logits"], feed)[0][0].astype(np.float32)

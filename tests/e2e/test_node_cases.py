@@ -28,6 +28,7 @@ pytestmark = pytest.mark.skipif(TOOL is None, reason="backend_case_tool is not b
 
 # Operators every case of which must pass, but for the cases named below.
 OPERATORS = """Abs Add And ArgMax ArgMin Attention BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast
+CausalConvWithState LinearAttention
 CastLike Ceil Clip Concat Constant ConstantOfShape Conv Cos CumSum DequantizeLinear Div Dropout
 DynamicQuantizeLinear Einsum Elu Equal Erf Exp Expand Flatten Floor Gather GatherElements GatherND Gelu
 Gemm Greater GreaterOrEqual Identity If IsInf IsNaN LayerNormalization LeakyRelu Less LessOrEqual Log
@@ -447,6 +448,27 @@ def test_a_mixture_of_experts_that_cannot_be_run_is_refused_by_name(tmp_path):
         assert isinstance(result, str) and "QMoE" in result and "the tool ended" not in result, result
 
 
+def recurrent_cases(r):
+    f = lambda *s: r.standard_normal(s, dtype=np.float32)  # noqa: E731
+    for length in (1, 2, 7):
+        for taps, dilation in ((3, 1), (4, 1), (1, 1), (3, 2)):
+            kept = (taps - 1) * dilation
+            for act, bias, past in (("none", False, True), ("silu", True, True), ("none", True, False)):
+                yield (f"conv_{length}_{taps}_{dilation}_{act}_{past}", *ms_model(
+                    "CausalConvWithState", [("x", f(2, 6, length)), ("w", f(6, 1, taps)), ("b", f(6) if bias else None),
+                                            ("past", f(2, 6, kept) if past and kept else None)], ["y", "present"], activation=act, dilation=dilation))
+        yield (f"conv_last_{length}", *ms_model("CausalConvWithState", [("x", f(2, length, 3, 2)), ("w", f(6, 1, 4)), ("b", f(6)),
+                                                                        ("past", f(2, 3, 3, 2))], ["y", "present"], channels_last=1))
+    for rule in ("linear", "gated", "delta", "gated_delta"):
+        for heads, kv, scalar, tokens in ((2, 2, True, 1), (4, 2, False, 5), (2, 2, False, 3), (4, 1, True, 4)):
+            gate = -np.abs(f(1, tokens, kv if scalar else kv * 8)) * np.float32(0.3)
+            beta = r.random((1, tokens, kv)).astype(np.float32)
+            yield (f"linear_{rule}_{heads}_{kv}_{scalar}_{tokens}", *ms_model(
+                "LinearAttention", [("q", f(1, tokens, heads * 8)), ("k", f(1, tokens, kv * 8) * np.float32(0.3)), ("v", f(1, tokens, kv * 4)),
+                                    ("past", f(1, kv, 8, 4)), ("decay", gate if "gated" in rule else None),
+                                    ("beta", beta if "delta" in rule else None)], ["y", "present"], q_num_heads=heads, kv_num_heads=kv, update_rule=rule))
+
+
 def other_ms_cases(r):
     f = lambda *s: r.standard_normal(s, dtype=np.float32)  # noqa: E731
     x, skip, g, b = f(2, 3, 16), f(2, 3, 16), f(16), f(16)
@@ -506,7 +528,7 @@ def other_ms_cases(r):
 def test_operators_of_com_microsoft_agree_with_onnxruntime(tmp_path):
     ort = pytest.importorskip("onnxruntime")
     r = np.random.default_rng(7)
-    cases = list(gqa_cases(r)) + list(nbits_cases(r)) + list(bnb4_cases(r)) + list(other_ms_cases(r))
+    cases = list(gqa_cases(r)) + list(nbits_cases(r)) + list(bnb4_cases(r)) + list(recurrent_cases(r)) + list(other_ms_cases(r))
     results = run_cases(tmp_path, cases)
     bad, refused = [], []
     for (name, model, inputs), result in zip(cases, results):

@@ -12,6 +12,7 @@ weft_status wf_native_describe(wf_component *c, const wf_ports *ports, weft_erro
   c->embeds_input = map.embeds_input;
   c->past_inputs = map.past_inputs;
   c->present_outputs = map.present_outputs;
+  c->map = map;
   return WEFT_OK;
 }
 
@@ -42,6 +43,25 @@ static void lay_out(wf_state_layer *l, wf_state_group *g) {
   g->block_bytes = (at + 63) & ~(size_t)63;
 }
 
+/* Where a row's states of fixed size lie, each in its held type. */
+static weft_status describe_carried(wf_component *c, weft_error *err) {
+  size_t *at = wf_arena_calloc(c->arena, c->map.n_carried + 1, sizeof *at);
+  if (!at) return wf_fail_memory(err, c->map.n_carried * sizeof *at, "states");
+  for (size_t i = 0; i < c->map.n_carried; i++) {
+    size_t n = 0, n_bytes = 0;
+    WF_RETURN_IF_ERROR(wf_port_map_carried(&c->info, &c->map, i, &n, err));
+    const size_t elem =
+        wf_held_bytes(wf_dtype_held(c->info.inputs[c->map.carried_inputs[i]].dtype));
+    if (elem == 0 || !wf_size_mul(n, elem, &n_bytes) || !wf_size_add(at[i], n_bytes, &at[i + 1]) ||
+        !wf_size_align(at[i + 1], 64, &at[i + 1])) {
+      return wf_fail(err, WEFT_UNSUPPORTED, "", "a state of a type or size that cannot be held");
+    }
+  }
+  c->carried_at = at;
+  c->info.carried_bytes = at[c->map.n_carried];
+  return WEFT_OK;
+}
+
 weft_status wf_native_describe_states(wf_component *c, const wf_ports *ports, weft_error *err) {
   wf_component_info *info = &c->info;
   const size_t n = c->packed.is_packed ? c->packed.n_states : ports ? ports->n_states : 0;
@@ -54,8 +74,7 @@ weft_status wf_native_describe_states(wf_component *c, const wf_ports *ports, we
     if (c->packed.is_packed) {
       s = c->packed.states[i];
     } else {
-      const wf_port_map map = {c->embeds_input, c->past_inputs, c->present_outputs};
-      WF_RETURN_IF_ERROR(wf_port_map_state(&c->info, &map, i, &s, err));
+      WF_RETURN_IF_ERROR(wf_port_map_state(&c->info, &c->map, i, &s, err));
     }
     size_t g = 0;
     while (g < info->n_groups && groups[g].window != s.window) g++;
@@ -71,5 +90,5 @@ weft_status wf_native_describe_states(wf_component *c, const wf_ports *ports, we
   info->layers = layers;
   info->groups = groups;
   info->n_layers = n;
-  return WEFT_OK;
+  return describe_carried(c, err);
 }

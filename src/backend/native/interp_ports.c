@@ -120,6 +120,37 @@ static size_t state_of(const int32_t *ports, size_t n_layers, size_t port) {
   return SIZE_MAX;
 }
 
+/* The row's own memory: read while the graph runs, written after all of it has. */
+static weft_status view_carried(const wf_component *c, const wf_row *r, size_t port, wf_view *v,
+                                weft_error *err) {
+  const wf_port *p = &c->info.inputs[port];
+  size_t i = 0;
+  while (i < c->map.n_carried && c->map.carried_inputs[i] != (int32_t)port) i++;
+  if (i == c->map.n_carried || !r->carried) {
+    return wf_fail(err, WEFT_INTERNAL, "", "the state '%s' has no memory", p->name);
+  }
+  *v = (wf_view){.dtype = wf_dtype_held(p->dtype), .rank = p->rank};
+  for (int32_t d = 0; d < p->rank; d++) v->dims[d] = d == 0 ? 1 : p->dims[d];
+  v->data = (unsigned char *)r->carried + c->carried_at[i];
+  return WEFT_OK;
+}
+
+static weft_status keep_carried(const wf_frame *f, const wf_component *c, const wf_row *r,
+                                weft_error *err) {
+  for (size_t i = 0; i < c->map.n_carried; i++) {
+    const char *name = c->info.outputs[c->map.carried_outputs[i]].name;
+    const int32_t id = wf_graph_find(c->graph, wf_str_of(name));
+    const wf_held *h = id >= 0 ? wf_frame_value(f, id) : NULL;
+    wf_view past;
+    WF_RETURN_IF_ERROR(view_carried(c, r, (size_t)c->map.carried_inputs[i], &past, err));
+    if (!h || h->view.dtype != past.dtype || wf_view_count(&h->view) != wf_view_count(&past)) {
+      return wf_fail(err, WEFT_BACKEND, "", "the state '%s' came out in another shape", name);
+    }
+    memmove(past.data, h->view.data, (size_t)wf_view_count(&past) * wf_held_bytes(past.dtype));
+  }
+  return WEFT_OK;
+}
+
 static weft_status bind_input(wf_interp *in, wf_frame *f, size_t graph_input, const wf_row *r,
                               weft_error *err) {
   const wf_component *c = in->s->c;
@@ -152,6 +183,9 @@ static weft_status bind_input(wf_interp *in, wf_frame *f, size_t graph_input, co
       WF_TRY(make_past(in, r, state, &v, &b, err));
       break;
     }
+    case WF_PORT_CARRIED:
+      WF_TRY(view_carried(c, r, port, &v, err));
+      break;
     case WF_PORT_TENSOR:
     case WF_PORT_EMBEDS:
     case WF_PORT_LOGITS:
@@ -245,7 +279,7 @@ static weft_status hand_out(wf_interp *in, const wf_frame *f, const wf_row *r, w
   const wf_component *c = in->s->c;
   for (size_t i = 0; i < c->info.n_outputs; i++) {
     const wf_port *p = &c->info.outputs[i];
-    if (p->role == WF_PORT_STATE) continue;
+    if (p->role == WF_PORT_STATE || p->role == WF_PORT_CARRIED) continue;
     const int32_t id = wf_graph_find(c->graph, wf_str_of(p->name));
     const wf_held *h = id >= 0 ? wf_frame_value(f, id) : NULL;
     if (!h) return wf_fail(err, WEFT_INTERNAL, "", "output '%s' was not made", p->name);
@@ -254,7 +288,7 @@ static weft_status hand_out(wf_interp *in, const wf_frame *f, const wf_row *r, w
     if (r->outputs) WF_RETURN_IF_ERROR(give_output(in, i, h, &r->outputs[i], err));
   }
   for (size_t i = 0; i < c->info.n_layers; i++) WF_RETURN_IF_ERROR(append_state(in, f, r, i, err));
-  return WEFT_OK;
+  return keep_carried(f, c, r, err);
 }
 
 /* ---- a row
@@ -291,12 +325,12 @@ static bool prunes_head(const wf_component *c) {
 
 weft_status wf_interp_run(wf_backend_session *s, const wf_row *row, weft_error *err) {
   s->interp->n_iterations = 0;
-  if (s->c->has_ports && s->c->info.n_layers == 0 && row->past > 0) {
+  if (s->c->has_ports && !wf_component_has_past(&s->c->info) && row->past > 0) {
     return wf_fail(err, WEFT_INVALID_ARGUMENT, "run the whole sequence at once",
                    "the graph keeps no state, but the row has %lld earlier tokens",
                    (long long)row->past);
   }
-  if (!s->c->has_ports || !prunes_head(s->c) || s->c->info.n_layers == 0) {
+  if (!s->c->has_ports || !prunes_head(s->c) || !wf_component_has_past(&s->c->info)) {
     return run_once(s->interp, row, err);
   }
   int64_t done = 0;

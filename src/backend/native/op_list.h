@@ -112,10 +112,14 @@
   X(QUANTIZE_LINEAR, quantize_linear)                       \
   X(DYNAMIC_QUANTIZE_LINEAR, dynamic_quantize_linear)       \
   X(MATMUL_INTEGER, matmul_integer)                         \
+  X(CAUSAL_CONV_WITH_STATE, causal_conv)                    \
+  X(LINEAR_ATTENTION, linear_attention)                     \
   X(IF, control)                                            \
   X(LOOP, control)                                          \
   X(MS_MATMUL_NBITS, ms_matmul_nbits)                       \
   X(MS_MATMUL_BNB4, ms_matmul_bnb4)                         \
+  X(MS_CAUSAL_CONV_WITH_STATE, causal_conv)                 \
+  X(MS_LINEAR_ATTENTION, linear_attention)                  \
   X(MS_MOE, ms_moe)                                         \
   X(MS_QMOE, ms_moe)                                        \
   X(MS_GATHER_BLOCK_QUANTIZED, ms_gather_block_quantized)   \

@@ -15,6 +15,7 @@
 
 #include "backend/backend.h"
 #include "backend/native/op.h"
+#include "backend/port_map.h"
 #include "kernels/attention.h"
 #include "kernels/elementwise.h"
 #include "kernels/matmul.h"
@@ -222,6 +223,8 @@ struct wf_component {
   int32_t embeds_input;           /* index of the port, -1 */
   const int32_t *past_inputs;     /* [2 * n_layers] input port of key, value; -1 */
   const int32_t *present_outputs; /* [2 * n_layers] */
+  wf_port_map map;                /* of all of them */
+  const size_t *carried_at;       /* [n_carried + 1] where each state begins in a row's, in bytes */
 };
 
 /* Finds every weight of the graph's products, merges those that share an input, fills c->weights

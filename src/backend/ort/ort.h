@@ -28,6 +28,8 @@ typedef struct ort_state_port {
   wf_dtype dtype;
   size_t elem;
   int64_t heads, dim;
+  size_t fixed_rank; /* 0: it grows, [1, heads, tokens, dim] */
+  int64_t fixed_dims[WF_VIEW_MAX_RANK];
 } ort_state_port;
 
 /* An input that every run gives the same number. */
@@ -55,6 +57,7 @@ struct wf_component {
   int64_t loop_limit_ms;                          /* 0: its Loops end */
   bool has_ports, prunes_head, is_state_in_place; /* prunes_head: the ports say so */
   size_t n_states;                                /* 2 * n_layers */
+  size_t n_carried; /* states of a fixed size, behind the others: dim elements of one head */
   ort_state_port *states;
   size_t n_fixed;
   ort_fixed_input *fixed;
@@ -91,9 +94,12 @@ struct wf_backend_state {
   int64_t stored;           /* tokens that the past buffers' shape has; >= length */
   int64_t capacity;         /* in place: tokens that the buffers hold */
   int side;                 /* which buffer of a pair is the past */
+  int carried_side;         /* the same of states of a fixed size, which always change places */
   unsigned long stamp;      /* of where the buffers are; 0: nowhere yet */
-  ort_buffer (*buffers)[2]; /* [n_states]; in place: the first alone */
+  ort_buffer (*buffers)[2]; /* [n_states + n_carried]; in place: the first of a state's alone */
 };
+
+static inline size_t ort_n_buffers(const wf_component *c) { return c->n_states + c->n_carried; }
 
 weft_status ort_compile(wf_component **result, const wf_compile_options *o, weft_error *err);
 void ort_component_release(wf_component *c);

@@ -72,13 +72,33 @@ static bool is_appended(const wf_graph *g, const wf_port_map *map, const wf_comp
          made->n_users == 0;
 }
 
+/* A state of a fixed size as one head of one token. */
+static weft_status describe_carried(const wf_component *c, size_t i, ort_state_port *p,
+                                    weft_error *err) {
+  size_t n = 0;
+  WF_RETURN_IF_ERROR(wf_port_map_carried(&c->info, &c->map, i, &n, err));
+  const wf_port *port = &c->info.inputs[c->map.carried_inputs[i]];
+  *p = (ort_state_port){.past = port->name,
+                        .present = c->info.outputs[c->map.carried_outputs[i]].name,
+                        .dtype = port->dtype,
+                        .elem = (size_t)wf_dtype_bits(port->dtype) / 8,
+                        .heads = 1,
+                        .dim = (int64_t)n,
+                        .fixed_rank = (size_t)port->rank};
+  for (int32_t d = 0; d < port->rank; d++) p->fixed_dims[d] = d == 0 ? 1 : port->dims[d];
+  if (p->elem > 0) return WEFT_OK;
+  return wf_fail(err, WEFT_UNSUPPORTED, "", "the state '%s' has elements of type %s", port->name,
+                 wf_dtype_name(port->dtype));
+}
+
 static weft_status describe_states(wf_component *c, const wf_graph *g, const wf_ports *ports,
                                    weft_error *err) {
   wf_component_info *info = &c->info;
   const size_t n = ports ? ports->n_states : 0;
   wf_state_layer *layers = wf_arena_calloc(c->arena, n + 1, sizeof *layers);
   wf_state_group *groups = wf_arena_calloc(c->arena, 1, sizeof *groups);
-  c->states = wf_arena_calloc(c->arena, 2 * n + 1, sizeof *c->states);
+  const size_t n_carried = ports ? ports->n_carried : 0;
+  c->states = wf_arena_calloc(c->arena, 2 * n + n_carried + 1, sizeof *c->states);
   if (!layers || !groups || !c->states) return wf_fail_memory(err, n * sizeof *layers, "states");
   size_t token_bytes = 0;
   c->is_state_in_place = n > 0;
@@ -113,6 +133,10 @@ static weft_status describe_states(wf_component *c, const wf_graph *g, const wf_
     }
   }
   c->n_states = 2 * n;
+  for (size_t i = 0; i < n_carried; i++) {
+    WF_RETURN_IF_ERROR(describe_carried(c, i, &c->states[2 * n + i], err));
+  }
+  c->n_carried = n_carried;
   info->is_state_in_place = c->is_state_in_place;
   info->why_not_in_place =
       n == 0 || c->is_state_in_place ? "" : "the graph makes its present anew from its past";
@@ -121,7 +145,7 @@ static weft_status describe_states(wf_component *c, const wf_graph *g, const wf_
   info->groups = groups;
   info->n_layers = n;
   info->n_groups = n ? 1 : 0;
-  info->keeps_state = n > 0;
+  info->keeps_state = n + n_carried > 0;
   return WEFT_OK;
 }
 

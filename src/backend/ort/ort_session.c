@@ -211,6 +211,7 @@ static weft_status bind_inputs(wf_backend_session *s, const wf_row *r, weft_erro
         WF_RETURN_IF_ERROR(bind_ints(s, p, NULL, true, r->past, r->n_new, &at, err));
         break;
       case WF_PORT_STATE:
+      case WF_PORT_CARRIED:
         break; /* ort_state_bind */
       case WF_PORT_TENSOR:
       case WF_PORT_EMBEDS:
@@ -224,13 +225,18 @@ static weft_status bind_inputs(wf_backend_session *s, const wf_row *r, weft_erro
 
 /* ---- outputs --------------------------------------------------------------------------------- */
 
+/* Ports that ort_state_bind has to do with. */
+static bool is_kept(const wf_port *p) {
+  return p->role == WF_PORT_STATE || p->role == WF_PORT_CARRIED;
+}
+
 /* Everything but the states is made anew by the library in its arena. */
 static weft_status bind_outputs(wf_backend_session *s, weft_error *err) {
   const wf_component *c = s->c;
   weft_status st = WEFT_OK;
   for (size_t i = 0; i < c->info.n_outputs; i++) {
     const wf_port *p = &c->info.outputs[i];
-    if (p->role == WF_PORT_STATE && c->n_states) continue;
+    if (is_kept(p)) continue;
     ORT_TRY(c->lib, err, bind_output_anew(s->binding->handle, p->name, c->memory),
             "gives no output '%s'", p->name);
   }
@@ -240,8 +246,8 @@ out:
 
 /* The binding keeps outputs in the order in which they were first bound: states come first. */
 static size_t place_of_output(const wf_component *c, size_t output) {
-  size_t at = c->n_states;
-  for (size_t i = 0; i < output; i++) at += c->info.outputs[i].role != WF_PORT_STATE;
+  size_t at = ort_n_buffers(c);
+  for (size_t i = 0; i < output; i++) at += !is_kept(&c->info.outputs[i]);
   return at;
 }
 
@@ -256,8 +262,8 @@ static weft_status take_outputs(wf_backend_session *s, weft_error *err) {
   ORT_TRY(lib, err, bound_outputs(s->binding->handle, general, &values, &n), "gives no outputs");
   for (size_t i = 0; i < c->info.n_outputs; i++) {
     const wf_port *p = &c->info.outputs[i];
-    if (p->role == WF_PORT_STATE && c->n_states) continue;
-    const size_t at = c->n_states ? place_of_output(c, i) : i;
+    if (is_kept(p)) continue;
+    const size_t at = place_of_output(c, i);
     if (at >= n || !values[at]) {
       st = wf_fail(err, WEFT_BACKEND, NULL, "ONNX Runtime left output '%s' out", p->name);
       goto out;
@@ -345,7 +351,7 @@ static weft_status run_once(wf_backend_session *s, const wf_row *r, weft_error *
   const wf_component *c = s->c;
   weft_status st = WEFT_OK;
   drop_outputs(s);
-  if (c->n_states) {
+  if (c->info.keeps_state) {
     WF_TRY(ort_state_prepare(r->state, r->n_new, &s->counters.copies_bytes, err));
     WF_TRY(ort_state_bind(s, r->state, r->n_new, err));
   }
@@ -359,24 +365,24 @@ static weft_status run_once(wf_backend_session *s, const wf_row *r, weft_error *
     const wf_port *p = &c->info.outputs[i];
     const bool is_logits = p->role == WF_PORT_LOGITS && r->n_selected > 0;
     wf_view view;
-    if ((p->role == WF_PORT_STATE && c->n_states) || (!is_logits && !r->outputs)) continue;
+    if (is_kept(p) || (!is_logits && !r->outputs)) continue;
     WF_TRY(view_output(s, i, &view, err));
     if (is_logits) WF_TRY(copy_logits(s, &view, r, err));
     if (r->outputs) r->outputs[i] = view;
   }
-  if (c->n_states) ort_state_advance(r->state, r->n_new);
+  if (c->info.keeps_state) ort_state_advance(r->state, r->n_new);
 out:
   return st;
 }
 
 static weft_status check_row(const wf_component *c, const wf_row *r, size_t i, weft_error *err) {
   WF_RETURN_IF_ERROR(wf_request_check_row(&c->info, r, i, err));
-  if (c->n_states == 0 && r->past > 0) {
+  if (!c->info.keeps_state && r->past > 0) {
     return wf_fail(err, WEFT_INVALID_ARGUMENT, "run the whole sequence at once",
                    "the graph keeps no state, but the row has %lld earlier tokens",
                    (long long)r->past);
   }
-  if (c->n_states && (!r->state || r->state->c != c || r->state->length != r->past)) {
+  if (c->info.keeps_state && (!r->state || r->state->c != c || r->state->length != r->past)) {
     return wf_fail(err, WEFT_INVALID_ARGUMENT, "",
                    "row %zu has %lld earlier tokens, but its state has %lld", i, (long long)r->past,
                    r->state ? (long long)r->state->length : -1);
@@ -386,7 +392,7 @@ static weft_status check_row(const wf_component *c, const wf_row *r, size_t i, w
 
 /* A graph that gives the last token's logits alone is run up to each token that is asked for. */
 static weft_status run_parts(wf_backend_session *s, const wf_row *row, weft_error *err) {
-  const bool has_state = s->c->n_states > 0;
+  const bool has_state = s->c->info.keeps_state;
   int64_t done = 0;
   for (int64_t i = 0; i <= row->n_selected && done < row->n_new; i++) {
     const int64_t end = i < row->n_selected ? row->selected[i] + 1 : has_state ? row->n_new : done;

@@ -15,7 +15,7 @@ enum { FIRST_CAPACITY = 256 };
 
 static void free_state(ort_returned *r) {
   wf_backend_state *s = (wf_backend_state *)(void *)r;
-  for (size_t i = 0; s->buffers && i < s->c->n_states; i++) {
+  for (size_t i = 0; s->buffers && i < ort_n_buffers(s->c); i++) {
     wf_free(s->buffers[i][0].at);
     wf_free(s->buffers[i][1].at);
   }
@@ -33,7 +33,7 @@ weft_status ort_state_open(wf_backend_state **result, wf_backend_session *s, wef
   state->returned = (ort_returned){.owner = s->returned.owner, .free_now = free_state};
   state->c = s->c;
   state->session = ort_object_ref(s->session);
-  state->buffers = wf_calloc(s->c->n_states + 1, sizeof *state->buffers);
+  state->buffers = wf_calloc(ort_n_buffers(s->c) + 1, sizeof *state->buffers);
   if (!state->buffers) {
     free_state(&state->returned);
     return wf_fail_memory(err, s->c->n_states * sizeof *state->buffers, "a state");
@@ -47,13 +47,14 @@ void ort_state_close(wf_backend_state *state) { ort_give_back(state->c, &state->
 weft_status ort_state_truncate(wf_backend_state *state, int64_t length, weft_error *err) {
   WF_RETURN_IF_ERROR(ort_check_owner(&state->returned, "a state", err));
   if (length < 0) length = 0;
+  if (length < state->length && state->c->n_carried) length = 0; /* they hold one length alone */
   if (length < state->length) state->length = length;
   return WEFT_OK;
 }
 
 size_t ort_state_bytes(const wf_backend_state *state) {
   size_t sum = 0;
-  for (size_t i = 0; i < state->c->n_states; i++)
+  for (size_t i = 0; i < ort_n_buffers(state->c); i++)
     sum += state->buffers[i][0].n_bytes + state->buffers[i][1].n_bytes;
   return sum;
 }
@@ -121,9 +122,25 @@ out:
   return st;
 }
 
+/* States of a fixed size: two buffers each, zeros before the first token. */
+static weft_status prepare_carried(wf_backend_state *s, weft_error *err) {
+  const wf_component *c = s->c;
+  for (size_t i = c->n_states; i < ort_n_buffers(c); i++) {
+    for (int j = 0; j < 2; j++) {
+      if (!s->buffers[i][j].at) {
+        WF_RETURN_IF_ERROR(make_buffer(&c->states[i], 1, &s->buffers[i][j], err));
+      }
+    }
+    const ort_buffer *past = &s->buffers[i][s->carried_side];
+    if (s->length == 0) memset(past->at, 0, past->n_bytes);
+  }
+  return WEFT_OK;
+}
+
 weft_status ort_state_prepare(wf_backend_state *s, int64_t n_new, uint64_t *copied,
                               weft_error *err) {
   const wf_component *c = s->c;
+  WF_RETURN_IF_ERROR(prepare_carried(s, err));
   const int64_t tokens = s->length + n_new;
   if (c->is_state_in_place) return grow_in_place(s, tokens, copied, err);
   for (size_t i = 0; i < c->n_states; i++) {
@@ -153,9 +170,11 @@ static weft_status bind(wf_backend_session *s, const ort_state_port *p, unsigned
   ort_library *lib = s->c->lib;
   weft_status st = WEFT_OK;
   ort_value *v = NULL;
-  const int64_t dims[4] = {1, p->heads, tokens, p->dim};
+  const int64_t grown[4] = {1, p->heads, tokens, p->dim};
+  const int64_t *dims = p->fixed_rank ? p->fixed_dims : grown;
+  const size_t rank = p->fixed_rank ? p->fixed_rank : 4;
   const size_t n = (size_t)(p->heads * tokens) * token_bytes(p);
-  ORT_TRY(lib, err, create_tensor_over(s->c->memory, at, n, dims, 4, (int)p->dtype, &v),
+  ORT_TRY(lib, err, create_tensor_over(s->c->memory, at, n, dims, rank, (int)p->dtype, &v),
           "takes no state '%s'", p->past);
   /* the binding keeps a hold of its own on the value */
   if (is_past) {
@@ -170,10 +189,9 @@ out:
   return st;
 }
 
-weft_status ort_state_bind(wf_backend_session *s, wf_backend_state *state, int64_t n_new,
-                           weft_error *err) {
+static weft_status bind_growing(wf_backend_session *s, const wf_backend_state *state, int64_t n_new,
+                                weft_error *err) {
   const wf_component *c = s->c;
-  if (c->is_state_in_place && s->bound_stamp == state->stamp) return WEFT_OK;
   s->bound_stamp = 0;
   for (size_t i = 0; i < c->n_states; i++) {
     const ort_state_port *p = &c->states[i];
@@ -190,10 +208,25 @@ weft_status ort_state_bind(wf_backend_session *s, wf_backend_state *state, int64
   return WEFT_OK;
 }
 
+weft_status ort_state_bind(wf_backend_session *s, wf_backend_state *state, int64_t n_new,
+                           weft_error *err) {
+  const wf_component *c = s->c;
+  const bool is_bound = c->is_state_in_place && s->bound_stamp == state->stamp;
+  if (!is_bound) WF_RETURN_IF_ERROR(bind_growing(s, state, n_new, err));
+  for (size_t i = c->n_states; i < ort_n_buffers(c); i++) {
+    const ort_state_port *p = &c->states[i];
+    const ort_buffer *pair = state->buffers[i];
+    WF_RETURN_IF_ERROR(bind(s, p, pair[state->carried_side].at, 1, true, false, err));
+    WF_RETURN_IF_ERROR(bind(s, p, pair[!state->carried_side].at, 1, false, true, err));
+  }
+  return WEFT_OK;
+}
+
 void ort_state_advance(wf_backend_state *s, int64_t n_new) {
   s->length += n_new;
   s->stored = s->length;
   if (!s->c->is_state_in_place) s->side = !s->side;
+  s->carried_side = !s->carried_side;
 }
 
 weft_status ort_state_copy(wf_backend_state **result, const wf_backend_state *from,
@@ -206,11 +239,12 @@ weft_status ort_state_copy(wf_backend_state **result, const wf_backend_state *fr
   *s = *from;
   s->returned.next = NULL;
   s->session = ort_object_ref(from->session);
-  s->buffers = wf_calloc(c->n_states + 1, sizeof *s->buffers);
+  s->buffers = wf_calloc(ort_n_buffers(c) + 1, sizeof *s->buffers);
   if (!s->buffers) WF_TRY(wf_fail_memory(err, c->n_states * sizeof *s->buffers, "a state"));
-  for (size_t i = 0; i < c->n_states; i++) {
-    const ort_buffer *past = &from->buffers[i][from->side];
-    ort_buffer *to = &s->buffers[i][s->side];
+  for (size_t i = 0; i < ort_n_buffers(c); i++) {
+    const int side = i < c->n_states ? from->side : from->carried_side;
+    const ort_buffer *past = &from->buffers[i][side];
+    ort_buffer *to = &s->buffers[i][side];
     if (!past->at) continue;
     to->at = wf_alloc_aligned(past->n_bytes ? past->n_bytes : 64, 64);
     if (!to->at) WF_TRY(wf_fail_memory(err, past->n_bytes, "the key/value cache"));
