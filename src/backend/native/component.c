@@ -144,25 +144,33 @@ static void add_mode_text(wf_buf *b, const wf_weight *w) {
 /* The precision that most of the weights have, and whether others differ. */
 static weft_status describe_weights(wf_component *c, weft_error *err) {
   wf_buf b = {0};
+  /* a handful of kinds at most, of which there may be thousands of weights */
+  struct {
+    const wf_weight *first;
+    size_t bytes;
+  } kinds[16];
+  size_t n_kinds = 0, best_bytes = 0;
   const wf_weight *best = NULL;
-  size_t best_bytes = 0;
-  bool is_mixed = false;
   for (size_t i = 0; i < c->n_weights; i++) {
     const wf_weight *w = &c->weights[i];
+    size_t k = 0;
     c->info.weight_bytes += w->packed.bytes;
-    size_t same = 0;
-    for (size_t j = 0; j < c->n_weights; j++) {
-      const wf_weight *v = &c->weights[j];
-      const bool is_same = v->kind == w->kind && v->bits == w->bits &&
-                           v->packed.act.block_size == w->packed.act.block_size;
-      if (is_same) same += v->packed.bytes;
-      is_mixed |= !is_same;
+    while (k < n_kinds && !(kinds[k].first->kind == w->kind && kinds[k].first->bits == w->bits &&
+                            kinds[k].first->packed.act.block_size == w->packed.act.block_size)) {
+      k++;
     }
-    if (same > best_bytes) {
-      best = w;
-      best_bytes = same;
+    if (k == WF_ARRAY_LEN(kinds)) continue;
+    if (k == n_kinds) {
+      kinds[n_kinds].first = w;
+      kinds[n_kinds++].bytes = 0;
+    }
+    kinds[k].bytes += w->packed.bytes;
+    if (kinds[k].bytes > best_bytes) {
+      best = kinds[k].first;
+      best_bytes = kinds[k].bytes;
     }
   }
+  const bool is_mixed = n_kinds > 1;
   if (best) {
     add_mode_text(&b, best);
   } else {
