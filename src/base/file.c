@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/partial.h"
 
 static weft_status fail_errno(weft_error *err, const char *doing, const char *path) {
   char text[128];
@@ -171,7 +172,6 @@ struct wf_writer {
 weft_status wf_writer_create(wf_writer **result, const char *path, bool is_private,
                              weft_error *err) {
   weft_status st = WEFT_OK;
-  wf_buf name = {0};
   wf_writer *w = wf_zalloc(sizeof *w);
   if (!w) return wf_fail_memory(err, sizeof *w, "a file buffer");
   w->fd = -1;
@@ -190,24 +190,11 @@ weft_status wf_writer_create(wf_writer **result, const char *path, bool is_priva
     }
     goto out;
   }
-  wf_buf_printf(&name, "%s.weft-XXXXXX", path);
-  w->temporary = wf_buf_take(&name);
-  if (!w->path || !w->temporary) {
+  if (!w->path) {
     st = wf_fail_memory(err, strlen(path), "a path");
     goto out;
   }
-  w->fd = mkostemp(w->temporary, O_CLOEXEC); /* mode 0600 */
-  if (w->fd < 0) {
-    st = fail_errno(err, "create", w->temporary);
-    wf_free(w->temporary);
-    w->temporary = NULL;
-    goto out;
-  }
-  if (!is_private) {
-    const mode_t mask = umask(077); /* the only way POSIX tells the mask is to set it */
-    umask(mask);
-    (void)fchmod(w->fd, 0666 & ~mask);
-  }
+  WF_TRY(wf_partial_file(path, is_private, &w->temporary, &w->fd, err));
   *result = w;
   w = NULL;
 out:

@@ -52,7 +52,11 @@ weft_status wf_path_make_dirs(const char *path, bool is_private, weft_error *err
     if (*p != '/' && *p != '\0') continue;
     const char kept = *p;
     *p = '\0';
-    if (mkdir(text, is_private ? 0700 : 0777) != 0 && errno != EEXIST && !wf_path_is_dir(text)) {
+    const bool is_made = mkdir(text, is_private ? 0700 : 0777) == 0;
+    const int reason = errno;
+    if (is_made && is_private) (void)chmod(text, 0700); /* a umask may have taken from that */
+    errno = reason;
+    if (!is_made && errno != EEXIST && !wf_path_is_dir(text)) {
       char why[128];
       st = wf_fail(err, WEFT_IO, "choose a folder that can be written",
                    "cannot make folder '%s': %s", text, strerror_r(errno, why, sizeof why));

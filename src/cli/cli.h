@@ -78,10 +78,13 @@ void cli_process_init(void); /* file descriptors, LC_CTYPE, signals */
 void cli_interrupt_target(weft_cancel *c);
 /* What stdout gets (static text, NULL: nothing) when SIGINT ends the program without a target. */
 void cli_interrupt_text(const char *text);
-/* While an import runs SIGINT is only noted, and cli_is_interrupted tells the import, so that it
- * can clear away what it has written. */
+/* While an import runs SIGINT, SIGTERM and SIGHUP are only noted, and cli_is_interrupted tells the
+ * import, so that it can clear away what it has written. */
 void cli_interrupt_noted(bool yes);
 int cli_is_interrupted(void *user);
+/* The exit code of a command that was interrupted; ends the program the way that SIGTERM or SIGHUP
+ * would have. */
+int cli_interrupted_code(void);
 /* Around a call that imports `path` when it is a GGUF file: an interrupt lets the import clear away
  * its files, then ends the program. */
 void cli_import_begin(const char *path);

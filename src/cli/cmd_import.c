@@ -31,7 +31,7 @@ int cmd_import(const cli_command *c, int argc, char **argv) {
   options.is_cancelled = cli_is_interrupted;
   cli_interrupt_noted(true); /* so that the import can clear away what it has written */
   const weft_status st = weft_import(rest.at[0], dir, &options, &err);
-  code = st == WEFT_OK ? 0 : st == WEFT_CANCELLED ? CLI_INTERRUPTED : cli_fail(&err);
+  code = st == WEFT_OK ? 0 : st == WEFT_CANCELLED ? cli_interrupted_code() : cli_fail(&err);
 out:
   wf_vec_free(&rest);
   return code;

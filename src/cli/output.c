@@ -90,10 +90,35 @@ static weft_cancel *_Atomic interrupt_target;
 static const char *_Atomic interrupt_text;
 static volatile sig_atomic_t was_interrupted, is_at_prompt, is_noted;
 
+static volatile sig_atomic_t ended_by; /* SIGTERM or SIGHUP, noted while an import runs */
+
+/* As the signal does by itself, so that whoever waits for us sees which it was. */
+static _Noreturn void end_by(int signal_number) {
+  sigset_t set;
+  (void)signal(signal_number, SIG_DFL);
+  sigemptyset(&set);
+  sigaddset(&set, signal_number);
+  (void)raise(signal_number);
+  pthread_sigmask(SIG_UNBLOCK, &set, NULL); /* inside its own handler it comes now */
+  _exit(128 + signal_number);
+}
+
+static void on_end(int signal_number) {
+  if (!is_noted || ended_by) end_by(signal_number); /* a second one means it */
+  ended_by = signal_number;
+  was_interrupted = 1;
+}
+
 static _Noreturn void leave_interrupted(bool has_answer) {
   const char *last = atomic_load(&interrupt_text);
+  if (ended_by) end_by(ended_by);
   if (last && !has_answer) cli_out(last, strlen(last)); /* write(2) alone: safe in a handler */
   _exit(CLI_INTERRUPTED);
+}
+
+int cli_interrupted_code(void) {
+  if (ended_by) end_by(ended_by);
+  return CLI_INTERRUPTED;
 }
 
 static void on_interrupt(int signal_number) {
@@ -177,8 +202,17 @@ void cli_process_init(void) {
   sigemptyset(&action.sa_mask);
   action.sa_handler = SIG_IGN;
   sigaction(SIGPIPE, &action, NULL); /* writes report EPIPE instead */
+  sigaction(SIGXFSZ, &action, NULL); /* and EFBIG, so that what was begun is cleared away */
   action.sa_handler = on_interrupt;
   sigaction(SIGINT, &action, NULL);
+  static const int endings[] = {SIGTERM, SIGHUP};
+  for (size_t i = 0; i < 2; i++) { /* nohup's wish is respected */
+    struct sigaction before;
+    action.sa_handler = on_end;
+    if (sigaction(endings[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN) {
+      sigaction(endings[i], &action, NULL);
+    }
+  }
   action.sa_handler = on_bus_error;
   sigaction(SIGBUS, &action, NULL);
 }

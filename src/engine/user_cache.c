@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/partial.h"
 #include "engine/engine.h"
 
 static const char *const kinds[] = {"imports", "packed"};
@@ -20,6 +21,7 @@ static uint64_t visit(const char *path, bool remove, int depth) {
   struct stat info;
   uint64_t sum = 0;
   if (lstat(path, &info) != 0) return 0;
+  if (remove && wf_partial_is_alive(path)) return 0; /* another process is writing it */
   if (S_ISDIR(info.st_mode) && depth < MAX_DEPTH) {
     char **names = NULL;
     size_t n = 0;

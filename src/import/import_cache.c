@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/mem.h"
+#include "base/partial.h"
 #include "import/import.h"
 #include "import/import_gguf.h"
 
@@ -19,12 +20,8 @@
 #define IMPORTER_VERSION 3
 
 static const char marker_name[] = "weft-import.txt";
-static const char partial_mark[] = ".partial-";
 
 enum { MAX_MARKER_BYTES = 65536 };
-
-/* Half-made folders older than this belong to a process that died. */
-#define STALE_SECONDS (24 * 60 * 60)
 
 /* The text that makes two imports the same. */
 static void put_key(wf_buf *b, const wf_map *source, const wf_import_options *opts) {
@@ -99,22 +96,6 @@ static bool is_complete(const char *dir, const wf_buf *key) {
   return is_same;
 }
 
-static void remove_stale(const char *imports) {
-  char **names = NULL;
-  size_t n = 0;
-  if (wf_path_list(imports, &names, &n, NULL) != WEFT_OK) return;
-  for (size_t i = 0; i < n; i++) {
-    struct stat about;
-    if (wf_str_find(wf_str_of(names[i]), wf_str_of(partial_mark), 0) == SIZE_MAX) continue;
-    char *path = wf_path_join(imports, names[i]);
-    if (path && lstat(path, &about) == 0 && time(NULL) - about.st_mtime > STALE_SECONDS) {
-      wf_import_remove(path);
-    }
-    wf_free(path);
-  }
-  wf_path_list_free(names, n);
-}
-
 /* "<cache>/imports/<hash of the key>"; *dir stays NULL when there is no cache folder to be had. */
 static weft_status place_in_cache(const wf_buf *key, char **dir, weft_error *err) {
   weft_status st = WEFT_OK;
@@ -129,7 +110,7 @@ static weft_status place_in_cache(const wf_buf *key, char **dir, weft_error *err
     goto out;
   }
   if (wf_path_make_dirs(imports, true, NULL) != WEFT_OK) goto out; /* read-only: not an error */
-  remove_stale(imports);
+  wf_partial_sweep(imports);
   (void)snprintf(name, sizeof name, "%016" PRIx64 "%016" PRIx64, h1, h2);
   *dir = wf_path_join(imports, name);
   if (!*dir) st = wf_fail_memory(err, sizeof name, "a path");
@@ -167,7 +148,9 @@ weft_status wf_import_cached(const char *gguf_path, const wf_import_options *opt
   WF_TRY(wf_map_open(&source, gguf_path, err));
   put_key(&key, &source, &o);
   wf_buf_add(&marker, key.at, key.n);
-  wf_buf_printf(&marker, "source %s\n", gguf_path);
+  wf_buf_puts(&marker, "source ");
+  wf_buf_add_json_string(&marker, wf_str_of(gguf_path), false); /* a name may hold a line's end */
+  wf_buf_putc(&marker, '\n');
   if (key.failed || marker.failed) {
     st = wf_fail_memory(err, strlen(gguf_path), "a marker");
     goto out;

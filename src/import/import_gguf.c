@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/partial.h"
 #include "import/gguf_graph.h"
 #include "import/hf_files.h"
 #include "import/import.h"
@@ -14,45 +15,7 @@
 
 static const wf_import_options default_options = {0};
 
-/* A folder "<out>.partial-XXXXXX" beside the final one; a name of its own for each import, so that
- * two processes never write into the same. */
-static weft_status make_partial(const char *out_dir, bool is_private, char **result,
-                                weft_error *err) {
-  static const char tail[] = ".partial-XXXXXX";
-  size_t n = strlen(out_dir);
-  while (n > 1 && out_dir[n - 1] == '/') n--;
-  char *path = wf_alloc(n + sizeof tail);
-  if (!path) return wf_fail_memory(err, n, "a path");
-  memcpy(path, out_dir, n);
-  memcpy(path + n, tail, sizeof tail);
-  if (!mkdtemp(path)) {
-    const weft_status st =
-        wf_fail(err, WEFT_IO, "choose a folder that you may write to",
-                "cannot make a folder beside '%s': %s", out_dir, strerror(errno));
-    wf_free(path);
-    return st;
-  }
-  if (!is_private) (void)chmod(path, 0755);
-  *result = path;
-  return WEFT_OK;
-}
-
-void wf_import_remove(const char *dir) {
-  char **names = NULL;
-  size_t n = 0;
-  struct stat about;
-  /* A link in the folder's place is not followed. */
-  if (!dir || lstat(dir, &about) != 0 || !S_ISDIR(about.st_mode)) return;
-  if (wf_path_list(dir, &names, &n, NULL) == WEFT_OK) {
-    for (size_t i = 0; i < n; i++) {
-      char *path = wf_path_join(dir, names[i]);
-      if (path) (void)unlink(path);
-      wf_free(path);
-    }
-    wf_path_list_free(names, n);
-  }
-  (void)rmdir(dir);
-}
+void wf_import_remove(const char *dir) { wf_folder_remove(dir); }
 
 static weft_status check_free(const char *out_dir, weft_error *err) {
   char **names = NULL;
@@ -157,23 +120,16 @@ static weft_status import_path(const char *gguf_path, bool with_model, const cha
                                weft_error *err) {
   weft_status st = WEFT_OK;
   wf_gguf g = {0};
-  char *partial = NULL;
+  wf_partial partial = {NULL, -1};
   if (!opts) opts = &default_options;
   WF_TRY(check_free(out_dir, err));
   WF_TRY(wf_gguf_open(&g, gguf_path, err));
-  WF_TRY(make_partial(out_dir, opts->is_private, &partial, err));
-  WF_TRY(import_into(&g, with_model, partial, opts, err));
-  WF_TRY(write_marker(partial, marker, opts, err));
-  if (rename(partial, out_dir) != 0) {
-    st = wf_fail(err, WEFT_IO, "name a folder that does not exist yet",
-                 "cannot rename the finished import to '%s': %s", out_dir, strerror(errno));
-    goto out;
-  }
-  wf_free(partial);
-  partial = NULL;
+  WF_TRY(wf_partial_folder(&partial, out_dir, opts->is_private, err));
+  WF_TRY(import_into(&g, with_model, partial.path, opts, err));
+  WF_TRY(write_marker(partial.path, marker, opts, err));
+  st = wf_partial_rename(&partial, out_dir, err);
 out:
-  if (partial) wf_import_remove(partial);
-  wf_free(partial);
+  wf_partial_abandon(&partial);
   wf_gguf_close(&g);
   return st;
 }

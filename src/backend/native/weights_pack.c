@@ -9,6 +9,7 @@
 
 #include "backend/native/program.h"
 #include "base/hash.h"
+#include "base/partial.h"
 #include "base/str.h"
 
 enum { PACK_HEADER_BYTES = 4096, PACK_ALIGN = 64, QDQ_BLOCK = 32 };
@@ -447,8 +448,9 @@ static weft_status cache_write(wf_component *c, const wf_compile_options *o, con
   size_t largest = 0;
   char *dir = wf_path_dir(path);
   *is_written = false;
-  if (!dir || wf_path_make_dirs(dir, true, NULL) != WEFT_OK ||
-      wf_writer_create(&writer, path, true, NULL) != WEFT_OK) {
+  const bool is_there = dir && wf_path_make_dirs(dir, true, NULL) == WEFT_OK;
+  if (is_there) wf_partial_sweep(dir);
+  if (!is_there || wf_writer_create(&writer, path, true, NULL) != WEFT_OK) {
     writer = NULL;
     goto out;
   }
