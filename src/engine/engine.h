@@ -64,6 +64,10 @@ struct weft_model {
   wf_runner runner;
 };
 
+/* weft_model_open with the kernels of a level that this CPU has, whatever WEFT_CPU says. */
+weft_status wf_model_open_at(weft_model **result, const char *path,
+                             const weft_model_options *options, wf_cpu_level level,
+                             weft_error *err) WF_NODISCARD;
 void wf_model_ref(weft_model *m);
 
 /* NULL for NULL. */

@@ -177,11 +177,11 @@ static weft_status check_memory(const wf_package *p, const weft_model_options *o
                  is_cgroup ? "are left below this group's limit" : "are available");
 }
 
-static weft_status compile(weft_model *m, const weft_model_options *o, weft_error *err) {
+static weft_status compile(weft_model *m, const weft_model_options *o, wf_cpu_level level,
+                           weft_error *err) {
   weft_status st = WEFT_OK;
   const wf_package *p = m->package;
   char *cache = o->use_cache ? wf_cache_dir() : NULL;
-  wf_cpu_level level;
   struct wf_dim_value *values = wf_calloc(p->n_symbols + 1, sizeof *values);
   if (!values) {
     st = wf_fail_memory(err, 0, "symbols");
@@ -190,7 +190,6 @@ static weft_status compile(weft_model *m, const weft_model_options *o, weft_erro
   for (size_t i = 0; i < p->n_symbols; i++) {
     values[i] = (struct wf_dim_value){p->symbols[i].symbol, p->symbols[i].value};
   }
-  WF_TRY(wf_cpu_level_get(&level, err));
   static const wf_kv_type kv_types[] = {WF_KV_F16, WF_KV_F32, WF_KV_Q8};
   wf_compile_options options;
   wf_compile_options_take(&options, o);
@@ -229,6 +228,13 @@ static weft_status fix_context(weft_model *m, const weft_model_options *o, weft_
 
 weft_status weft_model_open(weft_model **result, const char *path, const weft_model_options *given,
                             weft_error *err) {
+  wf_cpu_level level;
+  WF_RETURN_IF_ERROR(wf_cpu_level_get(&level, err));
+  return wf_model_open_at(result, path, given, level, err);
+}
+
+weft_status wf_model_open_at(weft_model **result, const char *path, const weft_model_options *given,
+                             wf_cpu_level level, weft_error *err) {
   weft_status st = WEFT_OK;
   weft_model_options o;
   const uint64_t started = wf_clock_ns();
@@ -242,7 +248,7 @@ weft_status weft_model_open(weft_model **result, const char *path, const weft_mo
   WF_TRY(load_template(m, err));
   m->n_threads = o.n_threads ? o.n_threads : wf_threads_usable();
   WF_TRY(check_memory(m->package, &o, err));
-  WF_TRY(compile(m, &o, err));
+  WF_TRY(compile(m, &o, level, err));
   m->info = wf_component_describe(m->backend, m->component);
   m->vocab = m->info->vocab;
   WF_TRY(fix_context(m, &o, err));
