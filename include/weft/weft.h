@@ -103,7 +103,10 @@ typedef struct weft_model_options {
   /* Asked now and then while a GGUF file is imported, on the opening thread, with progress_user;
    * not 0 ends the opening with CANCELLED. NULL: never. */
   int (*is_cancelled)(void *user);
-  /* NULL: $WEFT_ORT, then where the loader looks. The file of libonnxruntime, 1.20 or later. */
+  /* NULL: $WEFT_ORT, then where the loader looks. The file of libonnxruntime, 1.20 or later.
+   * From 1.28 on it reads ORT_DISABLE_TELEMETRY when it starts, before weft can turn its telemetry
+   * off by a call: a program that embeds weft sets it to 1 at its own start, as the command line
+   * does. The library changes no environment: another thread may be reading it. */
   const char *ort_library;
   /* NULL; "NAME" or "NAME:key=value,...": ONNX Runtime's execution providers, best first. */
   const char *const *providers;

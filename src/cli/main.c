@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
@@ -42,6 +43,9 @@ static void print_commands(void) {
 
 int main(int argc, char **argv) {
   cli_process_init();
+  /* ONNX Runtime's own switch, read as it starts: its call to end telemetry comes too late. Set
+   * while there is one thread; what the user has set stays. */
+  (void)setenv("ORT_DISABLE_TELEMETRY", "1", 0);
   if (argc < 2) {
     cli_err("usage: weft COMMAND [ARGS] [OPTIONS]\ntry: weft --help\n");
     return CLI_USAGE;

@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -47,3 +48,20 @@ def test_no_command_opens_a_connection(weft, package, gguf, tmp_path, name):
         assert 3 <= r.returncode <= 120
     else:
         assert r.returncode == 0, r.stderr.decode(errors="replace")
+
+
+def test_onnx_runtime_is_kept_from_telling(weft, package, tmp_path):
+    """From 1.28 on it would resolve its maker's host and keep a database of events in the cache's folder."""
+    if not shutil.which("strace"):
+        pytest.skip("strace is not installed (make deps)")
+    ort = pytest.importorskip("onnxruntime", reason="the judges are not installed (make deps)")
+    library = next(Path(ort.__file__).parent.glob("capi/libonnxruntime.so.*"))
+    caches = tmp_path / "caches"
+    caches.mkdir()
+    for args in (["providers"], ["run", package, "-p", "hi", "--max-tokens", 2, "--greedy", "--backend", "ort"]):
+        log = tmp_path / "trace"
+        r = subprocess.run(["strace", "-f", "-qq", "-e", "trace=%network", "-o", log, weft.program, *map(str, args),
+                            "--ort", library], capture_output=True, env={**weft.env(), "XDG_CACHE_HOME": str(caches)}, timeout=240)
+        assert r.returncode == 0, r.stderr.decode(errors="replace")
+        assert not re.search(r"\b(socket|connect|sendto|sendmsg)\(", log.read_text(errors="replace"))
+    assert {p.name for p in caches.iterdir()} <= {"weft"}

@@ -545,3 +545,14 @@ def test_a_graph_without_a_past_runs_whole_each_time(weft, tmp_path, prunes):
         ids.append(int(last(ids).argmax()))
     answer = weft.json("run", folder, "--ids", text_of(hf.IDS), "--greedy", "--ignore-eos", "--max-tokens", 6, "--json", *ORT)
     assert answer["output_ids"] == ids[len(hf.IDS):]
+
+
+def test_a_library_cut_short_or_no_file_is_named(weft, tmp_path):
+    short = tmp_path / "libshort.so"
+    data = Path(LIBRARY).read_bytes()
+    short.write_bytes(data[:len(data) // 2])
+    pipe = tmp_path / "pipe.so"
+    os.mkfifo(pipe)
+    for file, why in ((short, b"cut short"), (pipe, b"no regular file")):
+        r = weft("providers", "--ort", file, timeout=20)
+        assert 3 <= r.returncode <= 120 and file.name.encode() in r.stderr and why in r.stderr, r.stderr

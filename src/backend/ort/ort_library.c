@@ -2,11 +2,15 @@
 #include "backend/ort/ort_library.h"
 
 #include <dlfcn.h>
+#include <elf.h>
+#include <fcntl.h>
 #include <link.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/mem.h"
@@ -83,6 +87,43 @@ static char *file_of(void *handle, const char *otherwise) {
   return wf_path_join("", name);
 }
 
+/* Does the file hold what its program headers say? The loader maps a shortened library without a
+ * word, and its first touch of what is missing ends the process. A file that is no ELF of this
+ * machine's kind is left to the loader, which tells it well. */
+static bool is_whole(int fd, uint64_t size) {
+  ElfW(Ehdr) head;
+  if (pread(fd, &head, sizeof head, 0) != (ssize_t)sizeof head) return true;
+  if (memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 || head.e_phentsize != sizeof(ElfW(Phdr))) {
+    return true;
+  }
+  for (unsigned i = 0; i < head.e_phnum; i++) {
+    ElfW(Phdr) part;
+    const uint64_t at = (uint64_t)i * sizeof part;
+    if (head.e_phoff > size || at + sizeof part > size - head.e_phoff) return false;
+    if (pread(fd, &part, sizeof part, (off_t)(head.e_phoff + at)) != (ssize_t)sizeof part) {
+      return false;
+    }
+    if (part.p_offset > size || part.p_filesz > size - part.p_offset) return false;
+  }
+  return true;
+}
+
+static weft_status check_file(const char *file, const char *who, weft_error *err) {
+  weft_status st = WEFT_OK;
+  struct stat s;
+  const int fd = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return WEFT_OK; /* the loader says why */
+  if (fstat(fd, &s) != 0 || !S_ISREG(s.st_mode)) {
+    st = wf_fail(err, WEFT_IO, "name the library's file, libonnxruntime.so.*",
+                 "%s names '%s', which is no regular file", who, file);
+  } else if (!is_whole(fd, (uint64_t)s.st_size)) {
+    st = wf_fail(err, WEFT_UNSUPPORTED, how_to_get,
+                 "%s names '%s', which ends before its own parts do: it was cut short", who, file);
+  }
+  close(fd);
+  return st;
+}
+
 static weft_status open_file(ort_library *lib, const char *file, const char *who, weft_error *err) {
   if (wf_path_is_dir(file)) {
     return wf_fail(err, WEFT_IO, "name the library's file, libonnxruntime.so.*",
@@ -91,6 +132,7 @@ static weft_status open_file(ort_library *lib, const char *file, const char *who
   if (!wf_path_exists(file)) {
     return wf_fail(err, WEFT_IO, how_to_get, "%s names '%s', which does not exist", who, file);
   }
+  WF_RETURN_IF_ERROR(check_file(file, who, err));
   char real[4096];
   void *handle = realpath(file, real) ? dlopen(real, RTLD_NOW | RTLD_LOCAL) : NULL;
   if (!handle) {
