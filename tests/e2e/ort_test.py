@@ -556,3 +556,20 @@ def test_a_library_cut_short_or_no_file_is_named(weft, tmp_path):
     for file, why in ((short, b"cut short"), (pipe, b"no regular file")):
         r = weft("providers", "--ort", file, timeout=20)
         assert 3 <= r.returncode <= 120 and file.name.encode() in r.stderr and why in r.stderr, r.stderr
+
+
+def test_the_reason_stands_last_and_is_kept(weft, tmp_path):
+    graph = h.make_graph([h.make_node("Reshape", ["x", "s"], ["y"], name="n" * 900)], "g",
+                         [h.make_tensor_value_info("x", 1, ["n"]), h.make_tensor_value_info("s", 7, [1])],
+                         [h.make_tensor_value_info("y", 1, None)])
+    onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=9), tmp_path / "m.onnx")
+    values = {"x": np.ones(5, np.float32), "s": np.array([7])}
+    for name, value in values.items():
+        np.save(tmp_path / f"{name}.npy", value)
+    given = [word for name in values for word in ("--input", f"{name}={tmp_path / name}.npy")]
+    r = weft("exec", tmp_path / "m.onnx", *given, "--output-dir", tmp_path / "o", *ORT)
+    assert 3 <= r.returncode <= 120
+    with pytest.raises(Exception) as judge:
+        session_of(str(tmp_path / "m.onnx")).run(None, values)
+    reason = str(judge.value).strip().split("\n")[0][-40:]
+    assert "n" * 40 != reason and reason.encode() in r.stderr, r.stderr
