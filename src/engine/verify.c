@@ -546,11 +546,7 @@ typedef struct walk_step {
 
 static double off_by(const float *x, const float *y, int64_t n, double range) {
   double diff = 0.0;
-  for (int64_t i = 0; i < n; i++) {
-    if (!isfinite(y[i])) continue;
-    const double d = fabs((double)x[i] - (double)y[i]);
-    if (!(d <= diff)) diff = d;
-  }
+  for (int64_t i = 0; i < n; i++) diff = fmax(diff, wf_verify_apart((double)x[i], (double)y[i]));
   return diff / range;
 }
 
@@ -584,7 +580,8 @@ static bool judge_walk(verification *r, const walk_step *steps, int64_t n, doubl
   const double allowed = FLOORS * floor_ > bound ? FLOORS * floor_ : bound;
   for (int64_t t = 0; t < n; t++) {
     const walk_step *s = &steps[t];
-    if (s->off <= allowed && (s->a == s->b || s->margin <= 2.0 * allowed)) continue;
+    if (isfinite(s->off) && s->off <= allowed && (s->a == s->b || s->margin <= 2.0 * allowed))
+      continue;
     wf_buf_printf(&r->text,
                   "greedy          parts at token %lld: native %lld, ort %lld, logits off by ",
                   (long long)t, (long long)s->a, (long long)s->b);

@@ -42,6 +42,9 @@ typedef struct verify_difference {
   double a, b;        /* there */
 } verify_difference;
 
+/* |x - y|; 0 of equals, NaN and infinities among them, else infinite where one of them is none. */
+double wf_verify_apart(double x, double y);
+
 /* a of the first backend against b of the second. is_quantised: a node that rounds to codes made
  * it, so neighbours by one code are equal. */
 verify_difference wf_verify_compare(const wf_view *a, const wf_view *b, bool is_quantised,

@@ -50,6 +50,11 @@ static bool is_float(wf_dtype t) {
   return t == WF_DTYPE_F32 || t == WF_DTYPE_F64 || t == WF_DTYPE_F16 || t == WF_DTYPE_BF16;
 }
 
+double wf_verify_apart(double x, double y) {
+  if (x == y || (isnan(x) && isnan(y))) return 0.0;
+  return isfinite(x) && isfinite(y) ? fabs(x - y) : INFINITY;
+}
+
 static int64_t count(const wf_view *v) {
   int64_t n = 1;
   for (int32_t d = 0; d < v->rank; d++) n *= v->dims[d];
@@ -80,8 +85,7 @@ verify_difference wf_verify_compare(const wf_view *a, const wf_view *b, bool is_
   }
   for (int64_t i = 0; i < n; i++) {
     const double x = element(a, i), y = element(b, i);
-    const bool is_same = x == y || (isnan(x) && isnan(y));
-    const double diff = is_same ? 0.0 : isfinite(x) && isfinite(y) ? fabs(x - y) : INFINITY;
+    const double diff = wf_verify_apart(x, y);
     if (diff <= worst) continue;
     worst = diff;
     r.worst = i;

@@ -81,6 +81,29 @@ def test_a_weight_changed_on_one_side_is_caught_at_its_node(weft, tmp_path, laye
     assert text.endswith("verdict         NOT alike\n")
 
 
+@pytest.mark.parametrize("value", [np.nan, -np.inf])
+def test_a_logit_that_is_no_number_on_one_side_parts_the_walk(weft, tmp_path, value):
+    """Whatever numbers come behind it in the row."""
+    changed = tmp_path / "changed"
+    shutil.copytree(BUILDER / "llama_fp32", changed)
+    model = onnx.load(changed / "model.onnx")
+    head = next(n for n in model.graph.node if "logits" in n.output)
+    weight = next(i for i in model.graph.initializer if i.name in head.input)
+    n_rows = nh.to_array(weight).shape[1]
+    offset = np.zeros(n_rows, np.float32)
+    offset[n_rows // 2] = value
+    model.graph.initializer.append(nh.from_array(offset, "offset"))
+    head.output[list(head.output).index("logits")] = "bare"
+    model.graph.node.append(helper.make_node("Add", ["bare", "offset"], ["logits"], name="last"))
+    onnx.save(model, changed / "model.onnx")
+    for args in ((changed, "--reference", BUILDER / "llama_fp32"), (BUILDER / "llama_fp32", "--reference", changed)):
+        r = weft("verify", "--ort", LIBRARY, *args)
+        assert b"parts at token 0" in r.stdout, r.stdout + r.stderr
+        assert r.returncode == 21
+    text = verify(weft, changed)  # both sides give it: that is no difference
+    assert "tokens alike" in text
+
+
 def small_model():
     info = helper.make_tensor_value_info
     nodes = [helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"], name="to_codes"),
