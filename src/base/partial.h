@@ -34,7 +34,8 @@ void wf_partial_sweep(const char *folder);
 /* Is it what somebody is writing? */
 bool wf_partial_is_alive(const char *path);
 
-/* Removes a folder of files, not what links in it lead to; a link in its place stays. */
+/* Removes a folder of plain files: never follows a link, in it or in its place, and never goes
+ * deeper. NULL is fine. */
 void wf_folder_remove(const char *path);
 
 #endif

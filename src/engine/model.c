@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
+#include "base/partial.h"
 #include "base/process.h"
 #include "engine/engine.h"
 #include "import/import.h"
@@ -84,7 +85,7 @@ bool wf_is_onnx(const char *path) {
 }
 
 void wf_temporary_remove(char *dir) {
-  if (dir) wf_import_remove(dir);
+  if (dir) wf_folder_remove(dir);
   wf_free(dir);
 }
 

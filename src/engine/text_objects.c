@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/partial.h"
 #include "engine/engine.h"
 #include "import/import.h"
 
@@ -43,7 +44,7 @@ out:
 
 static void remove_extracted(char *dir) {
   if (!dir) return;
-  wf_import_remove(dir);
+  wf_folder_remove(dir);
   char *parent = wf_path_dir(dir);
   if (parent) rmdir(parent);
   wf_free(parent);

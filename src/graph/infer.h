@@ -87,8 +87,6 @@ weft_status infer_norm(infer *c);
 weft_status infer_skip_norm(infer *c);
 weft_status infer_attention(infer *c);
 weft_status infer_gqa(infer *c);
-weft_status infer_causal_conv(infer *c);
-weft_status infer_linear_attention(infer *c);
 weft_status infer_mha(infer *c);
 weft_status infer_causal_conv(infer *c);
 weft_status infer_linear_attention(infer *c);

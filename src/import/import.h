@@ -45,13 +45,9 @@ weft_status wf_import_gguf_tokenizer(const char *gguf_path, const char *out_dir,
  * keyed by device, inode, size, time and the importer's version.
  *
  * Owner:  *dir is the caller's (wf_free). *is_temporary: the cache could not be written and the
- *         folder is a private one in $TMPDIR, which the caller removes by wf_import_remove.
+ *         folder is a private one in $TMPDIR, which the caller removes by wf_folder_remove.
  * Thread: any; also safe between processes. Errors: as wf_import_gguf. */
 weft_status wf_import_cached(const char *gguf_path, const wf_import_options *opts, char **dir,
                              bool *is_temporary, weft_error *err) WF_NODISCARD;
-
-/* Removes a folder of plain files that wf_import_cached or wf_import_gguf made. Never follows
- * links and never goes deeper than the folder itself. */
-void wf_import_remove(const char *dir);
 
 #endif

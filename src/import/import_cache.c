@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -162,7 +161,7 @@ weft_status wf_import_cached(const char *gguf_path, const wf_import_options *opt
   if (place) {
     /* A folder without the right marker is damaged or of another key with the same hash. Complete
      * ones of other processes appear by rename only, so they are never removed here. */
-    if (wf_path_exists(place) && !is_complete(place, &key)) wf_import_remove(place);
+    if (wf_path_exists(place) && !is_complete(place, &key)) wf_folder_remove(place);
     st = wf_import_gguf_marked(gguf_path, place, &o, &with_marker, err);
     /* Another process may have been faster: then its folder is as good. */
     if (st == WEFT_OK || is_complete(place, &key)) {
@@ -176,7 +175,7 @@ weft_status wf_import_cached(const char *gguf_path, const wf_import_options *opt
   WF_TRY(temporary_place(&place, err));
   st = wf_import_gguf_marked(gguf_path, place, &o, &with_marker, err);
   if (st != WEFT_OK) {
-    wf_import_remove(place);
+    wf_folder_remove(place);
     goto out;
   }
   *is_temporary = true;

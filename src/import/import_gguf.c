@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -14,8 +13,6 @@
 #include "import/import_gguf.h"
 
 static const wf_import_options default_options = {0};
-
-void wf_import_remove(const char *dir) { wf_folder_remove(dir); }
 
 static weft_status check_free(const char *out_dir, weft_error *err) {
   char **names = NULL;

@@ -16,6 +16,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/partial.h"
 #include "base/str.h"
 #include "import/import.h"
 #include "import/onnx_writer.h"
@@ -178,8 +179,8 @@ static inline void chain_write_golden(const chain *c, const char *kind) {
 
 static inline void chain_remove(chain *c) {
   char *onnx = wf_path_join(c->dir, "onnx");
-  if (onnx) wf_import_remove(onnx);
-  wf_import_remove(c->dir);
+  if (onnx) wf_folder_remove(onnx);
+  wf_folder_remove(c->dir);
   wf_free(onnx);
   wf_free(c->dir);
   wf_free(c->table);

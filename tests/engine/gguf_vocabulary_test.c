@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/partial.h"
 #include "base/str.h"
 #include "import/import.h"
 #include "text/tokenizer.h"
@@ -37,7 +38,7 @@ static wf_tokenizer *import_tokenizer(const char *name) {
   char *json = wf_path_join(out, "tokenizer.json");
   assert_non_null(json);
   assert_ok(wf_tokenizer_load_json(&t, json, NULL, &err), &err);
-  wf_import_remove(out);
+  wf_folder_remove(out);
   wf_buf_deinit(&source);
   wf_free(json);
   wf_free(out);

@@ -19,8 +19,8 @@ static int make_root(void **state) {
 static int remove_root(void **state) {
   (void)state;
   char *onnx = wf_path_join(root, "onnx");
-  wf_import_remove(onnx);
-  wf_import_remove(root);
+  wf_folder_remove(onnx);
+  wf_folder_remove(root);
   wf_free(onnx);
   wf_free(root);
   return 0;

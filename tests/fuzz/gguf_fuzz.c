@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/partial.h"
 #include "import/gguf.h"
 #include "import/gguf_model.h"
 #include "import/import.h"
@@ -37,9 +38,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   if (is_small(path)) {
     const weft_status st = wf_import_gguf(path, out, NULL, &err);
     if (st != WEFT_OK && (err.what[0] == '\0' || wf_path_exists(out))) abort();
-    wf_import_remove(out);
+    wf_folder_remove(out);
     if (wf_import_gguf_tokenizer(path, out, NULL, &err) != WEFT_OK && err.what[0] == 0) abort();
-    wf_import_remove(out);
+    wf_folder_remove(out);
   }
   (void)unlink(path);
   return 0;

@@ -5,6 +5,7 @@
 
 #include <sys/stat.h>
 
+#include "base/partial.h"
 #include "import/import.h"
 #include "import/onnx_writer.h"
 #include "toy_gguf.h"
@@ -24,8 +25,8 @@ static int make_folder(void **state) {
 
 static int remove_folder(void **state) {
   (void)state;
-  wf_import_remove(target);
-  wf_import_remove(folder);
+  wf_folder_remove(target);
+  wf_folder_remove(folder);
   wf_free(folder);
   wf_free(source);
   wf_free(target);
@@ -74,7 +75,7 @@ static void a_model_becomes_a_folder_with_all_its_files(void **state) {
   for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
     if (size_of(files[i]) == 0) fail_msg("%s is missing or empty", files[i]);
   }
-  wf_import_remove(target);
+  wf_folder_remove(target);
   assert_nothing_left();
 }
 
@@ -98,7 +99,7 @@ static void private_folders_are_for_their_owner_alone(void **state) {
     wf_free(path);
   }
   wf_path_list_free(names, n);
-  wf_import_remove(target);
+  wf_folder_remove(target);
 }
 
 static void a_folder_that_is_in_use_is_not_touched(void **state) {
@@ -112,11 +113,11 @@ static void a_folder_that_is_in_use_is_not_touched(void **state) {
   assert_refused(wf_import_gguf(source, target, NULL, &err), WEFT_INVALID_ARGUMENT, &err);
   assert_true(wf_path_exists(other));
   wf_free(other);
-  wf_import_remove(target);
+  wf_folder_remove(target);
   /* An empty one is as good as none. */
   assert_ok(wf_path_make_dirs(target, false, &err), &err);
   assert_ok(wf_import_gguf(source, target, NULL, &err), &err);
-  wf_import_remove(target);
+  wf_folder_remove(target);
 }
 
 static void a_cut_file_leaves_nothing_behind(void **state) {
@@ -148,7 +149,7 @@ static void damage_gives_a_typed_error_or_an_import_and_nothing_half_made(void *
     for (int i = 3; i >= 0; i--) model.at[at[i]] = old[i];
     if (st == WEFT_OK) {
       n_ok++;
-      wf_import_remove(target);
+      wf_folder_remove(target);
     } else {
       n_refused++;
       assert_true(st == WEFT_PARSE || st == WEFT_UNSUPPORTED || st == WEFT_TOKENIZER ||
@@ -205,7 +206,7 @@ static void progress_ends_with_all_bytes(void **state) {
   assert_ok(wf_import_gguf(source, target, &opts, &err), &err);
   assert_true(calls > 5);
   assert_true(total > 0 && done == total);
-  wf_import_remove(target);
+  wf_folder_remove(target);
 }
 
 static void an_import_is_kept_in_the_cache_and_made_again_for_another_file(void **state) {
@@ -239,8 +240,8 @@ static void an_import_is_kept_in_the_cache_and_made_again_for_another_file(void 
   write_model(model.n);
   assert_ok(wf_import_cached(source, NULL, &third, &is_temporary, &err), &err);
   assert_string_not_equal(first, third);
-  wf_import_remove(first);
-  wf_import_remove(third);
+  wf_folder_remove(first);
+  wf_folder_remove(third);
   char *imports = wf_path_join(cache, "imports");
   assert_non_null(imports);
   assert_int_equal(rmdir(imports), 0);
@@ -266,7 +267,7 @@ static void without_a_cache_the_import_goes_to_a_private_folder(void **state) {
   assert_true(is_temporary);
   assert_int_equal(stat(dir, &about), 0);
   assert_int_equal(about.st_mode & 0777, 0700);
-  wf_import_remove(dir);
+  wf_folder_remove(dir);
   wf_free(dir);
   assert_nothing_left();
   /* A file that is no model is refused in the same words, and leaves no folder either. */
@@ -287,10 +288,10 @@ static void removing_follows_no_link(void **state) {
   assert_ok(wf_path_make_dirs(real, false, &err), &err);
   assert_ok(wf_file_write(file, "x", 1, false, &err), &err);
   assert_int_equal(symlink(real, link), 0);
-  wf_import_remove(link);
+  wf_folder_remove(link);
   assert_true(wf_path_exists(file));
   assert_int_equal(unlink(link), 0);
-  wf_import_remove(real);
+  wf_folder_remove(real);
   wf_free(real);
   wf_free(link);
   wf_free(file);

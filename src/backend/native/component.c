@@ -259,7 +259,7 @@ weft_status wf_native_compile(wf_component **result, const wf_compile_options *o
   c->kv = o->kv;
   c->exact = o->exact;
   c->has_ports = o->ports != NULL;
-  c->embeds_input = c->ids_slot = c->embeds_slot = c->positions_slot = c->select_slot = -1;
+  c->map.embeds_input = c->ids_slot = c->embeds_slot = c->positions_slot = c->select_slot = -1;
   WF_TRY(compile(c, o, err));
   *result = c;
   c = NULL;

@@ -7,13 +7,7 @@
 #include "backend/port_map.h"
 
 weft_status wf_native_describe(wf_component *c, const wf_ports *ports, weft_error *err) {
-  wf_port_map map;
-  WF_RETURN_IF_ERROR(wf_port_map_build(c->arena, c->graph, ports, &c->info, &map, err));
-  c->embeds_input = map.embeds_input;
-  c->past_inputs = map.past_inputs;
-  c->present_outputs = map.present_outputs;
-  c->map = map;
-  return WEFT_OK;
+  return wf_port_map_build(c->arena, c->graph, ports, &c->info, &c->map, err);
 }
 
 /* ---- states

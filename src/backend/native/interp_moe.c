@@ -58,11 +58,11 @@ weft_status wf_interp_moe(wf_interp *in, wf_frame *f, const wf_node *n, weft_err
   wf_pool_buffer *buffers[N_BUFFERS] = {0};
   const wf_view *x = rows_of(f, n, 0, form->hidden);
   const wf_view *router = rows_of(f, n, 1, form->n_experts);
-  const wf_view *shares = form->has_shares ? rows_of(f, n, 14, form->n_experts) : NULL;
+  const wf_view *shares = form->shares >= 0 ? rows_of(f, n, form->shares, form->n_experts) : NULL;
   const int64_t tokens = x ? wf_view_count(x) / form->hidden : 0;
   const int64_t wanted = tokens * form->n_experts;
   if (!x || !router || wf_view_count(router) != wanted ||
-      (form->has_shares && (!shares || wf_view_count(shares) != wanted))) {
+      (form->shares >= 0 && (!shares || wf_view_count(shares) != wanted))) {
     return wf_fail(err, WEFT_INVALID_ARGUMENT, "",
                    "node '%.*s' wants rows of %lld numbers, and %lld of the router for each",
                    (int)n->name.n, n->name.at ? n->name.at : "", (long long)form->hidden,

@@ -175,7 +175,7 @@ static weft_status bind_input(wf_interp *in, wf_frame *f, size_t graph_input, co
       WF_TRY(make_ints(in, p, r->n_new, r->past, true, NULL, &v, &b, err));
       break;
     case WF_PORT_STATE: {
-      const size_t state = state_of(c->past_inputs, c->info.n_layers, port);
+      const size_t state = state_of(c->map.past_inputs, c->info.n_layers, port);
       if (state == SIZE_MAX) {
         st = wf_fail(err, WEFT_INTERNAL, "", "state input '%s' has no layer", p->name);
         goto out;
@@ -210,7 +210,7 @@ static weft_status append_state(wf_interp *in, const wf_frame *f, const wf_row *
   wf_pool_buffer *tmp[2] = {NULL, NULL};
   weft_status st = WEFT_OK;
   for (size_t j = 0; j < 2; j++) {
-    const int32_t port = c->present_outputs[2 * layer + j];
+    const int32_t port = c->map.present_outputs[2 * layer + j];
     const int32_t id =
         port >= 0 ? wf_graph_find(c->graph, wf_str_of(c->info.outputs[port].name)) : -1;
     const wf_held *h = id >= 0 ? wf_frame_value(f, id) : NULL;

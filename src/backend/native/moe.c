@@ -8,46 +8,21 @@
 
 /* ---- the node ------------------------------------------------------------------------------- */
 
-static wf_moe_inputs inputs_of(const wf_node *n) {
-  if (n->op == WF_OP_MS_MOE) {
-    return (wf_moe_inputs){.fc1 = 2,
-                           .bias1 = 3,
-                           .fc2 = 4,
-                           .bias2 = 5,
-                           .fc3 = 6,
-                           .bias3 = 7,
-                           .scales1 = -1,
-                           .scales2 = -1,
-                           .scales3 = -1,
-                           .zeros1 = -1,
-                           .zeros2 = -1,
-                           .zeros3 = -1,
-                           .shares = -1};
-  }
-  return (wf_moe_inputs){.fc1 = 2,
-                         .scales1 = 3,
-                         .bias1 = 4,
-                         .fc2 = 5,
-                         .scales2 = 6,
-                         .bias2 = 7,
-                         .fc3 = 8,
-                         .scales3 = 9,
-                         .bias3 = 10,
-                         .zeros1 = 11,
-                         .zeros2 = 12,
-                         .zeros3 = 13,
-                         .shares = 14};
+/* Which inputs make projection i (fc1, fc2, fc3); -1: the operator has none. */
+typedef struct inputs {
+  int32_t data, scales, zeros, bias;
+} inputs;
+
+static inputs inputs_of(const wf_node *n, int32_t i) {
+  if (n->op == WF_OP_MS_MOE) return (inputs){2 + 2 * i, -1, -1, 3 + 2 * i};
+  return (inputs){2 + 3 * i, 3 + 3 * i, 11 + i, 4 + 3 * i};
 }
 
-static int32_t value_of(const wf_node *n, int32_t input) {
-  return input < 0 ? -1 : wf_node_input(n, input);
-}
+static int32_t shares_of(const wf_node *n) { return n->op == WF_OP_MS_QMOE ? 14 : -1; }
 
-bool wf_moe_reads(const wf_node *n, int32_t input) {
-  return input < 2 || input == inputs_of(n).shares;
-}
+bool wf_moe_reads(const wf_node *n, int32_t input) { return input < 2 || input == shares_of(n); }
 
-static weft_status refuse(const wf_node *n, weft_error *err, weft_status status, const char *why) {
+weft_status wf_moe_refuse(const wf_node *n, weft_error *err, weft_status status, const char *why) {
   return wf_fail(err, status, "run the package on another backend", "node '%.*s' (%.*s): %s",
                  (int)n->name.n, n->name.at ? n->name.at : "", (int)n->op_type.n,
                  n->op_type.at ? n->op_type.at : "", why);
@@ -60,14 +35,15 @@ static bool is_float(wf_dtype t) {
 /* [n_experts, rows, columns] of the constant at the input; false: there is none such. */
 static bool expert_dims(const wf_component *c, const wf_node *n, int32_t input,
                         const wf_tensor **t) {
-  *t = wf_const_of(c->graph, value_of(n, input), NULL);
+  *t = wf_const_of(c->graph, wf_node_input(n, input), NULL);
   return *t && (*t)->data && (*t)->rank == 3;
 }
 
 size_t wf_moe_most_weights(const wf_component *c, const wf_node *n) {
   const wf_tensor *t;
   if (n->op != WF_OP_MS_MOE && n->op != WF_OP_MS_QMOE) return 0;
-  if (!expert_dims(c, n, inputs_of(n).fc1, &t) || t->dims[0] < 1 || t->dims[0] > INT32_MAX / 4) {
+  if (!expert_dims(c, n, inputs_of(n, 0).data, &t) || t->dims[0] < 1 ||
+      t->dims[0] > INT32_MAX / 4) {
     return 1; /* wf_moe_collect says why */
   }
   return (size_t)t->dims[0] * 3;
@@ -87,7 +63,7 @@ static weft_status take_activation(const wf_node *n, wf_moe_form *f, weft_error 
   size_t i = 0;
   while (i < WF_ARRAY_LEN(known) && !wf_str_is(name, known[i].name)) i++;
   if (i == WF_ARRAY_LEN(known)) {
-    return refuse(n, err, WEFT_UNSUPPORTED, "its activation_type is unknown");
+    return wf_moe_refuse(n, err, WEFT_UNSUPPORTED, "its activation_type is unknown");
   }
   f->activation = known[i].activation;
   f->alpha = wf_node_attr_f(n, "activation_alpha", 1);
@@ -102,7 +78,6 @@ static weft_status take_activation(const wf_node *n, wf_moe_form *f, weft_error 
 typedef struct collector {
   wf_component *c;
   const wf_node *n;
-  wf_moe_inputs in;
   wf_moe_form *f;
   weft_error *err;
 } collector;
@@ -139,56 +114,60 @@ static wf_dtype unsigned_of(int bits) {
 static weft_status optional(const collector *x, int32_t input, bool is_bytes, int64_t wanted,
                             const wf_tensor **t) {
   *t = NULL;
-  if (value_of(x->n, input) < 0) return WEFT_OK;
-  *t = wf_const_of(x->c->graph, value_of(x->n, input), NULL);
+  if (wf_node_input(x->n, input) < 0) return WEFT_OK;
+  *t = wf_const_of(x->c->graph, wf_node_input(x->n, input), NULL);
   if (!*t || !(*t)->data) {
-    return refuse(x->n, x->err, WEFT_UNSUPPORTED, "its weights are no constants");
+    return wf_moe_refuse(x->n, x->err, WEFT_UNSUPPORTED, "its weights are no constants");
   }
   if ((int64_t)(*t)->n != wanted ||
       (is_bytes ? (*t)->dtype != WF_DTYPE_U8 : !is_float((*t)->dtype))) {
-    return refuse(x->n, x->err, WEFT_PACKAGE_INVALID,
-                  "a bias, scale or zero point has not the form that its weights ask for");
+    return wf_moe_refuse(x->n, x->err, WEFT_PACKAGE_INVALID,
+                         "a bias, scale or zero point has not the form that its weights ask for");
   }
   return WEFT_OK;
 }
 
-static weft_status take_projection(const collector *x, int32_t data, int32_t scales, int32_t zeros,
-                                   int32_t bias, const char *bits_name, projection *p) {
+static weft_status take_projection(const collector *x, int32_t i, projection *p) {
+  static const char *const bits_names[] = {"fc1_expert_weight_bits", "fc2_expert_weight_bits",
+                                           "fc3_expert_weight_bits"};
   const wf_node *n = x->n;
+  const inputs in = inputs_of(n, i);
   *p = (projection){0};
-  if (!expert_dims(x->c, n, data, &p->data)) {
-    return refuse(n, x->err, WEFT_UNSUPPORTED, "its weights are no constants of rank 3");
+  if (!expert_dims(x->c, n, in.data, &p->data)) {
+    return wf_moe_refuse(n, x->err, WEFT_UNSUPPORTED, "its weights are no constants of rank 3");
   }
   const int64_t experts = x->f->n_experts;
   if (p->data->dims[0] != experts || p->data->dims[1] < 1 || p->data->dims[2] < 1 ||
       p->data->dims[1] > INT32_MAX / 2 || p->data->dims[2] > INT32_MAX / 8) {
-    return refuse(n, x->err, WEFT_PACKAGE_INVALID, "its weights have sizes that do not fit");
+    return wf_moe_refuse(n, x->err, WEFT_PACKAGE_INVALID, "its weights have sizes that do not fit");
   }
   p->n = p->data->dims[1];
   p->k = p->data->dims[2];
   if (n->op == WF_OP_MS_QMOE) {
-    p->bits = (int)wf_node_attr_i(n, bits_name, wf_node_attr_i(n, "expert_weight_bits", 4));
+    p->bits = (int)wf_node_attr_i(n, bits_names[i], wf_node_attr_i(n, "expert_weight_bits", 4));
     p->block_size = wf_node_attr_i(n, "block_size", 0);
     if (p->bits != 2 && p->bits != 4 && p->bits != 8) {
-      return refuse(n, x->err, WEFT_UNSUPPORTED, "its weights have neither 2, 4 nor 8 bits");
+      return wf_moe_refuse(n, x->err, WEFT_UNSUPPORTED, "its weights have neither 2, 4 nor 8 bits");
     }
     if (p->block_size < 0) p->block_size = 0;
     p->k = p->k * 8 / p->bits;
     const bool is_block = p->block_size >= 16 && p->block_size <= 256 &&
                           (p->block_size & (p->block_size - 1)) == 0 && p->k % p->block_size == 0;
     if (p->data->dtype != WF_DTYPE_U8 || (p->block_size && !is_block)) {
-      return refuse(n, x->err, WEFT_UNSUPPORTED, "its weights are in no blocks that weft reads");
+      return wf_moe_refuse(n, x->err, WEFT_UNSUPPORTED,
+                           "its weights are in no blocks that weft reads");
     }
     const int64_t blocks = p->block_size ? p->k / p->block_size : 1;
     const int64_t zero_bytes =
         p->block_size ? p->n * ((blocks * p->bits + 7) / 8) : (p->n * p->bits + 7) / 8;
-    WF_RETURN_IF_ERROR(optional(x, scales, false, experts * p->n * blocks, &p->scales));
-    WF_RETURN_IF_ERROR(optional(x, zeros, true, experts * zero_bytes, &p->zeros));
-    if (!p->scales) return refuse(n, x->err, WEFT_PACKAGE_INVALID, "its weights have no scales");
+    WF_RETURN_IF_ERROR(optional(x, in.scales, false, experts * p->n * blocks, &p->scales));
+    WF_RETURN_IF_ERROR(optional(x, in.zeros, true, experts * zero_bytes, &p->zeros));
+    if (!p->scales)
+      return wf_moe_refuse(n, x->err, WEFT_PACKAGE_INVALID, "its weights have no scales");
   } else if (!is_float(p->data->dtype)) {
-    return refuse(n, x->err, WEFT_UNSUPPORTED, "its weights are no floats");
+    return wf_moe_refuse(n, x->err, WEFT_UNSUPPORTED, "its weights are no floats");
   }
-  return optional(x, bias, false, experts * p->n, &p->bias);
+  return optional(x, in.bias, false, experts * p->n, &p->bias);
 }
 
 /* Columns without zero points of their own count from the middle of what their bits hold. */
@@ -252,14 +231,16 @@ static weft_status check_form(const collector *x, const projection *p1, const pr
   const bool is_split = f->activation == WF_MOE_SWIGLU && f->fusion == 0;
   if (f->fusion < 0 || f->fusion > 2 || f->k < 1 || f->k > f->n_experts ||
       (is_split && !f->has_fc3) || (is_fused && f->has_fc3)) {
-    return refuse(x->n, x->err, WEFT_PACKAGE_INVALID, "its attributes contradict one another");
+    return wf_moe_refuse(x->n, x->err, WEFT_PACKAGE_INVALID,
+                         "its attributes contradict one another");
   }
   if (p2->n != f->hidden || p1->n != f->inter * (is_fused ? 2 : 1) ||
       (f->has_fc3 && (p3->n != f->inter || p3->k != f->hidden))) {
-    return refuse(x->n, x->err, WEFT_PACKAGE_INVALID, "its weights have sizes that do not fit");
+    return wf_moe_refuse(x->n, x->err, WEFT_PACKAGE_INVALID,
+                         "its weights have sizes that do not fit");
   }
   if (f->has_fc3 && (p3->bits != p1->bits || p3->block_size != p1->block_size)) {
-    return refuse(x->n, x->err, WEFT_UNSUPPORTED, "fc1 and fc3 are quantised differently");
+    return wf_moe_refuse(x->n, x->err, WEFT_UNSUPPORTED, "fc1 and fc3 are quantised differently");
   }
   return WEFT_OK;
 }
@@ -270,28 +251,24 @@ weft_status wf_moe_collect(wf_component *c, const wf_node *n, wf_moe_form *f, wf
   projection p1, p2, p3 = {0};
   *f = (wf_moe_form){.k = (int32_t)wf_node_attr_i(n, "k", 1),
                      .normalizes = wf_node_attr_i(n, "normalize_routing_weights", 0) != 0};
-  collector x = {c, n, inputs_of(n), f, err};
-  if (!expert_dims(c, n, x.in.fc1, &t) || t->dims[0] < 1 || t->dims[0] > INT32_MAX / 4) {
-    return refuse(n, err, WEFT_UNSUPPORTED, "its weights are no constants of rank 3");
+  collector x = {c, n, f, err};
+  if (!expert_dims(c, n, inputs_of(n, 0).data, &t) || t->dims[0] < 1 ||
+      t->dims[0] > INT32_MAX / 4) {
+    return wf_moe_refuse(n, err, WEFT_UNSUPPORTED, "its weights are no constants of rank 3");
   }
   const wf_attr *type = wf_node_attr(n, "quant_type");
   if (type && !(type->kind == WF_ATTR_STRING && wf_str_is(type->s, "int"))) {
-    return refuse(n, err, WEFT_UNSUPPORTED, "its quant_type is not 'int'");
+    return wf_moe_refuse(n, err, WEFT_UNSUPPORTED, "its quant_type is not 'int'");
   }
   f->n_experts = t->dims[0];
-  f->has_fc3 = value_of(n, x.in.fc3) >= 0;
-  f->has_shares = value_of(n, x.in.shares) >= 0;
+  f->has_fc3 = wf_node_input(n, inputs_of(n, 2).data) >= 0;
+  f->shares = wf_node_input(n, shares_of(n)) >= 0 ? shares_of(n) : -1;
   /* ONNX Runtime's QMoE makes a softmax over the chosen whatever the attribute says. */
-  if (n->op == WF_OP_MS_QMOE && !f->has_shares) f->normalizes = true;
+  if (n->op == WF_OP_MS_QMOE && f->shares < 0) f->normalizes = true;
   WF_RETURN_IF_ERROR(take_activation(n, f, err));
-  WF_RETURN_IF_ERROR(take_projection(&x, x.in.fc1, x.in.scales1, x.in.zeros1, x.in.bias1,
-                                     "fc1_expert_weight_bits", &p1));
-  WF_RETURN_IF_ERROR(take_projection(&x, x.in.fc2, x.in.scales2, x.in.zeros2, x.in.bias2,
-                                     "fc2_expert_weight_bits", &p2));
-  if (f->has_fc3) {
-    WF_RETURN_IF_ERROR(take_projection(&x, x.in.fc3, x.in.scales3, x.in.zeros3, x.in.bias3,
-                                       "fc3_expert_weight_bits", &p3));
-  }
+  WF_RETURN_IF_ERROR(take_projection(&x, 0, &p1));
+  WF_RETURN_IF_ERROR(take_projection(&x, 1, &p2));
+  if (f->has_fc3) WF_RETURN_IF_ERROR(take_projection(&x, 2, &p3));
   WF_RETURN_IF_ERROR(check_form(&x, &p1, &p2, &p3));
   *n_weights = (size_t)f->n_experts * (f->has_fc3 ? 3 : 2);
   WF_RETURN_IF_ERROR(add_weights(&x, &p1, weights));

@@ -16,12 +16,6 @@
 
 #include "backend/native/program.h"
 
-/* Inputs of a node by what they are; -1: the operator has none. */
-typedef struct wf_moe_inputs {
-  int32_t fc1, fc2, fc3, scales1, scales2, scales3, bias1, bias2, bias3, zeros1, zeros2, zeros3;
-  int32_t shares; /* router_weights */
-} wf_moe_inputs;
-
 /* The node's form, checked against its constants, and its weights in c->weights, one behind the
  * other: fc1 of each expert, fc2 of each, fc3 of each where there is one.
  * Errors: UNSUPPORTED, PACKAGE_INVALID (both name the node), OUT_OF_MEMORY. */
@@ -31,6 +25,10 @@ weft_status wf_moe_collect(wf_component *c, const wf_node *n, wf_moe_form *f, wf
 size_t wf_moe_most_weights(const wf_component *c, const wf_node *n);
 /* What of the inputs a run reads: all but what the weights are made of. */
 bool wf_moe_reads(const wf_node *n, int32_t input);
+
+/* Fails with the node's name and the reason. */
+weft_status wf_moe_refuse(const wf_node *n, weft_error *err, weft_status status,
+                          const char *why) WF_COLD;
 
 /* Bytes of a packed row for the first and the second products. */
 size_t wf_moe_act_bytes(const wf_moe_form *f, const wf_weight *weights, int which);

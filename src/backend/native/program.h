@@ -82,7 +82,8 @@ typedef struct wf_moe_form {
   int64_t n_experts, hidden, inter, fc1_n;
   int32_t k, fusion; /* of SWIGLU: 0 fc3 is the other half, 1 interleaved, 2 one behind the other */
   wf_moe_activation activation;
-  bool normalizes, has_fc3, has_shares;
+  bool normalizes, has_fc3;
+  int32_t shares; /* the node's input of router_weights; -1: there is none */
   float alpha, beta, limit;
 } wf_moe_form;
 
@@ -219,12 +220,9 @@ struct wf_component {
   uint64_t n_barriers, n_barriers_small;
   /* The interpreter's, else. */
   struct wf_interp_plan *interp;
-  const wf_weight_use *uses;      /* by node id */
-  int32_t embeds_input;           /* index of the port, -1 */
-  const int32_t *past_inputs;     /* [2 * n_layers] input port of key, value; -1 */
-  const int32_t *present_outputs; /* [2 * n_layers] */
-  wf_port_map map;                /* of all of them */
-  const size_t *carried_at;       /* [n_carried + 1] where each state begins in a row's, in bytes */
+  const wf_weight_use *uses; /* by node id */
+  wf_port_map map;
+  const size_t *carried_at; /* [n_carried + 1] where each state begins in a row's, in bytes */
 };
 
 /* Finds every weight of the graph's products, merges those that share an input, fills c->weights

@@ -336,7 +336,7 @@ static weft_status fill_embeds(wf_backend_session *s, const wf_row *rows, size_t
   float *to = (float *)(void *)s->exec.slots[c->embeds_slot];
   for (size_t i = 0; i < n_rows; i++) {
     const wf_view *v =
-        rows[i].inputs && c->embeds_input >= 0 ? &rows[i].inputs[c->embeds_input] : NULL;
+        rows[i].inputs && c->map.embeds_input >= 0 ? &rows[i].inputs[c->map.embeds_input] : NULL;
     if (!v || !v->data || v->dtype != WF_DTYPE_F32 || wf_view_count(v) != rows[i].n_new * width) {
       return wf_fail(err, WEFT_INVALID_ARGUMENT, "give float32 embeddings of every new token",
                      "row %zu has no embeddings of %lld x %lld", i, (long long)rows[i].n_new,

@@ -29,12 +29,6 @@ static bool make_slots(wf_lowering *l, const wf_moe_form *f, const wf_weight *w,
          make_slot(l, axis, k * f->hidden, sizeof(float), &s->y);
 }
 
-static weft_status refuse(const wf_node *n, weft_error *err, const char *why) {
-  return wf_fail(err, WEFT_UNSUPPORTED, "run the package on another backend",
-                 "node '%.*s' (%.*s): %s", (int)n->name.n, n->name.at ? n->name.at : "",
-                 (int)n->op_type.n, n->op_type.at, why);
-}
-
 weft_status wf_lower_moe(wf_lowering *l, const wf_node *n, bool *is_done, weft_error *err) {
   const wf_weight_use use = l->uses[n->id];
   const wf_moe_form *f = use.moe;
@@ -42,16 +36,16 @@ weft_status wf_lower_moe(wf_lowering *l, const wf_node *n, bool *is_done, weft_e
   wf_axis axis;
   int64_t width = 0;
   slots s;
-  if (!f) return refuse(n, err, "its weights are no constants");
+  if (!f) return wf_moe_refuse(n, err, WEFT_UNSUPPORTED, "its weights are no constants");
   const wf_weight *w = &l->c->weights[use.weight];
   if (!wf_lower_find(l, wf_node_input(n, 0), &x) ||
       !wf_lower_find(l, wf_node_input(n, 1), &router) ||
       !wf_lower_rows(l, wf_node_output(n, 0), &axis, &width) || axis != x.axis ||
       axis != router.axis || x.width != f->hidden || width != f->hidden ||
       router.width != f->n_experts ||
-      (f->has_shares && (!wf_lower_find(l, wf_node_input(n, 14), &shares) || shares.axis != axis ||
-                         shares.width != f->n_experts))) {
-    return refuse(n, err, "its rows are not one a token");
+      (f->shares >= 0 && (!wf_lower_find(l, wf_node_input(n, f->shares), &shares) ||
+                          shares.axis != axis || shares.width != f->n_experts))) {
+    return wf_moe_refuse(n, err, WEFT_UNSUPPORTED, "its rows are not one a token");
   }
   *is_done = true;
   WF_RETURN_IF_ERROR(wf_lower_act(l, &x, &w->packed.act, &s.act_x.slot, err));
