@@ -147,6 +147,14 @@ weft_status wf_op_scratch(wf_op_call *c, size_t n_bytes, void **data, weft_error
   return c->env->scratch(c->env->user, n_bytes ? n_bytes : 1, data, err);
 }
 
+void wf_op_share(const wf_op_call *c, wf_team_fn *fn, void *arg) {
+  const wf_member alone = {.n = 1};
+  if (c->env->team)
+    wf_team_run(c->env->team, fn, arg);
+  else
+    fn(&alone, arg);
+}
+
 /* ---- refusals
  * ---------------------------------------------------------------------------------------- */
 
@@ -161,6 +169,10 @@ weft_status wf_op_fail(const wf_op_call *c, weft_error *err, weft_status status,
   return wf_fail(err, status, "", "operator %.*s (node '%.*s'): %s", (int)n->op_type.n,
                  n->op_type.at ? n->op_type.at : "", (int)n->name.n, n->name.at ? n->name.at : "",
                  text);
+}
+
+weft_status wf_op_misfit(const wf_op_call *c, const char *what, weft_error *err) {
+  return wf_op_fail(c, err, WEFT_INVALID_ARGUMENT, "%s does not fit", what);
 }
 
 weft_status wf_op_need(const wf_op_call *c, int32_t n, weft_error *err) {

@@ -89,6 +89,10 @@ weft_status wf_op_scratch(wf_op_call *c, size_t n_bytes, void **data, weft_error
 /* A refusal that names the node. */
 weft_status wf_op_fail(const wf_op_call *c, weft_error *err, weft_status status, const char *fmt,
                        ...) WF_PRINTF(4, 5);
+/* "WHAT does not fit": INVALID_ARGUMENT. */
+weft_status wf_op_misfit(const wf_op_call *c, const char *what, weft_error *err) WF_COLD;
+/* Runs fn on every member of the team, or alone where there is none. */
+void wf_op_share(const wf_op_call *c, wf_team_fn *fn, void *arg);
 /* Inputs [0, n) must be there. */
 weft_status wf_op_need(const wf_op_call *c, int32_t n, weft_error *err) WF_NODISCARD;
 /* Integers of a small tensor of any integer type (axes, shapes, pads); LIMIT above `max`. */

@@ -1,44 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention and rotary embedding on dense tensors: ONNX's Attention, com.microsoft's grouped and
- * multi-head forms, and the fused form of unpacked graphs. Sums are kept in double: this path is
+/* Attention and rotary embedding on dense tensors: ONNX's Attention, com.microsoft's
+ * multi-head form, and the fused form of unpacked graphs. Sums are kept in double: this path is
  * for graphs that could not be packed, where being right counts first. */
 #include <math.h>
 #include <string.h>
 
+#include "backend/native/dense_attention.h"
 #include "backend/native/op_list.h"
 #include "backend/native/op_types.h"
 #include "kernels/attention.h"
 
-/* A [batch, heads, length, dim] tensor in any memory order. */
-typedef struct strided {
-  const float *at;
-  int64_t batch, head, token; /* strides in elements */
-} strided;
-
-/* An additive or boolean mask, broadcast to [batch, heads, q, kv]; data NULL: none. */
-typedef struct mask {
-  const void *data;
-  bool is_bool;
-  int64_t strides[4], n_keys; /* keys beyond n_keys are masked */
-} mask;
-
-typedef struct problem {
-  int64_t batch, n_heads, n_kv, n_q, n_keys, dim, dim_v;
-  strided q, k, v;
-  float *y; /* strides below */
-  int64_t y_batch, y_head, y_token;
-  double scale, softcap;
-  mask m;
-  bool is_causal, smooth;
-  const float *sinks;            /* [n_heads] */
-  int64_t left, right;           /* window around the query's position, -1: open */
-  const int64_t *first_position; /* [batch]: position of query 0 among the keys */
-  const int64_t *n_valid;        /* [batch]: keys there are, or NULL: n_keys */
-  float *scores;                 /* [batch, n_heads, n_q, n_keys] to be given out, or NULL */
-  int scores_mode;               /* 0, 1: products; 2: with the mask; 3: after softmax */
-} problem;
-
-static double mask_value(const mask *m, int64_t b, int64_t h, int64_t i, int64_t j) {
+static double mask_value(const wf_dense_mask *m, int64_t b, int64_t h, int64_t i, int64_t j) {
   if (!m->data) return 0;
   if (j >= m->n_keys) return -(double)INFINITY;
   const int64_t at = b * m->strides[0] + h * m->strides[1] + i * m->strides[2] + j * m->strides[3];
@@ -47,7 +19,7 @@ static double mask_value(const mask *m, int64_t b, int64_t h, int64_t i, int64_t
 }
 
 /* One query row; `p` holds n_keys doubles, which become probabilities. */
-static void attend_row(const problem *a, int64_t b, int64_t h, int64_t i, double *p) {
+static void attend_row(const wf_dense_problem *a, int64_t b, int64_t h, int64_t i, double *p) {
   const int64_t kv = h / (a->n_heads / a->n_kv);
   const float *q = a->q.at + b * a->q.batch + h * a->q.head + i * a->q.token;
   const int64_t position = i + (a->first_position ? a->first_position[b] : 0);
@@ -97,7 +69,7 @@ static void attend_row(const problem *a, int64_t b, int64_t h, int64_t i, double
   }
 }
 
-static weft_status attend(wf_op_call *c, const problem *a, weft_error *err) {
+weft_status wf_dense_attend(wf_op_call *c, const wf_dense_problem *a, weft_error *err) {
   void *p = NULL;
   if (a->n_kv <= 0 || a->n_heads % a->n_kv != 0) {
     return wf_op_fail(c, err, WEFT_INVALID_ARGUMENT, "%lld heads over %lld key heads",
@@ -112,31 +84,23 @@ static weft_status attend(wf_op_call *c, const problem *a, weft_error *err) {
   return WEFT_OK;
 }
 
-static weft_status misfit(wf_op_call *c, const char *what, weft_error *err) {
-  return wf_op_fail(c, err, WEFT_INVALID_ARGUMENT, "%s does not fit", what);
-}
-
 /* [B, S, H * D] or [B, H, S, D] as strides. */
-static strided heads_of(const wf_view *v, int64_t n_heads, int64_t *n_tokens, int64_t *dim) {
+static wf_dense_strided heads_of(const wf_view *v, int64_t n_heads, int64_t *n_tokens,
+                                 int64_t *dim) {
   const float *at = v->data;
   if (v->rank == 3) {
     *n_tokens = v->dims[1];
     *dim = n_heads ? v->dims[2] / n_heads : 0;
-    return (strided){at, v->dims[1] * v->dims[2], *dim, v->dims[2]};
+    return (wf_dense_strided){at, v->dims[1] * v->dims[2], *dim, v->dims[2]};
   }
   *n_tokens = v->dims[2];
   *dim = v->dims[3];
-  return (strided){at, v->dims[1] * v->dims[2] * v->dims[3], v->dims[2] * v->dims[3], v->dims[3]};
+  return (wf_dense_strided){at, v->dims[1] * v->dims[2] * v->dims[3], v->dims[2] * v->dims[3],
+                            v->dims[3]};
 }
 
-static strided dense4(const float *at, int64_t heads, int64_t tokens, int64_t dim) {
-  return (strided){at, heads * tokens * dim, tokens * dim, dim};
-}
-
-/* past [B, H, P, D] then n_new tokens of `s`, into out [B, H, T, D] from token `at[b]` on (P where
- * `at` is NULL). */
-static void extend(const wf_view *past, const strided *s, int64_t batch, int64_t heads,
-                   int64_t n_new, int64_t dim, int64_t total, const int64_t *at, float *out) {
+void wf_dense_extend(const wf_view *past, const wf_dense_strided *s, int64_t batch, int64_t heads,
+                     int64_t n_new, int64_t dim, int64_t total, const int64_t *at, float *out) {
   const int64_t n_past = past ? past->dims[2] : 0;
   memset(out, 0, (size_t)(batch * heads * total * dim) * sizeof *out);
   for (int64_t b = 0; b < batch; b++) {
@@ -155,8 +119,8 @@ static void extend(const wf_view *past, const strided *s, int64_t batch, int64_t
   }
 }
 
-static bool set_mask(mask *m, const wf_view *v, int64_t batch, int64_t heads, int64_t n_q,
-                     int64_t n_keys) {
+bool wf_dense_set_mask(wf_dense_mask *m, const wf_view *v, int64_t batch, int64_t heads,
+                       int64_t n_q, int64_t n_keys) {
   if (!v) return true;
   const int64_t dims[4] = {batch, heads, n_q, n_keys};
   if (v->rank < 1 || v->rank > 4 || (v->dtype != WF_DTYPE_F32 && v->dtype != WF_DTYPE_BOOL))
@@ -179,35 +143,31 @@ static bool set_mask(mask *m, const wf_view *v, int64_t batch, int64_t heads, in
 /* ---- ONNX Attention
  * ------------------------------------------------------------------------------------------ */
 
-static bool is_f32(const wf_view *v, int32_t rank) {
-  return v && v->dtype == WF_DTYPE_F32 && (rank == 0 || v->rank == rank);
-}
-
 weft_status wf_op_attention(wf_op_call *c, weft_error *err) {
   WF_RETURN_IF_ERROR(wf_op_need(c, 3, err));
   const wf_view *q = c->in[0], *k = c->in[1], *v = c->in[2], *pk = wf_op_in(c, 4),
                 *pv = wf_op_in(c, 5);
   const wf_view *nonpad = wf_op_in(c, 6);
-  if (!is_f32(q, 0) || !is_f32(k, q->rank) || !is_f32(v, q->rank) ||
+  if (!wf_dense_is_f32(q, 0) || !wf_dense_is_f32(k, q->rank) || !wf_dense_is_f32(v, q->rank) ||
       (q->rank != 3 && q->rank != 4)) {
-    return misfit(c, "a query, key or value", err);
+    return wf_op_misfit(c, "a query, key or value", err);
   }
-  problem a = {.batch = q->dims[0],
-               .left = wf_node_attr_i(c->node, "left_window_size", -1),
-               .right = wf_node_attr_i(c->node, "right_window_size", -1)};
+  wf_dense_problem a = {.batch = q->dims[0],
+                        .left = wf_node_attr_i(c->node, "left_window_size", -1),
+                        .right = wf_node_attr_i(c->node, "right_window_size", -1)};
   a.n_heads = q->rank == 4 ? q->dims[1] : wf_node_attr_i(c->node, "q_num_heads", 0);
   a.n_kv = k->rank == 4 ? k->dims[1] : wf_node_attr_i(c->node, "kv_num_heads", 0);
-  if (a.n_heads <= 0 || a.n_kv <= 0) return misfit(c, "a number of heads", err);
+  if (a.n_heads <= 0 || a.n_kv <= 0) return wf_op_misfit(c, "a number of heads", err);
   int64_t n_new = 0, n_v = 0, dim_k = 0;
   a.q = heads_of(q, a.n_heads, &a.n_q, &a.dim);
   a.k = heads_of(k, a.n_kv, &n_new, &dim_k);
   a.v = heads_of(v, a.n_kv, &n_v, &a.dim_v);
   if (dim_k != a.dim || n_v != n_new || k->dims[0] != a.batch || v->dims[0] != a.batch ||
       (v->rank == 4 && v->dims[1] != a.n_kv) || !pk != !pv ||
-      (pk && (!is_f32(pk, 4) || !is_f32(pv, 4) || pk->dims[0] != a.batch ||
+      (pk && (!wf_dense_is_f32(pk, 4) || !wf_dense_is_f32(pv, 4) || pk->dims[0] != a.batch ||
               pv->dims[0] != a.batch || pk->dims[1] != a.n_kv || pv->dims[1] != a.n_kv ||
               pk->dims[3] != a.dim || pv->dims[3] != a.dim_v || pk->dims[2] != pv->dims[2]))) {
-    return misfit(c, "a key, value or past", err);
+    return wf_op_misfit(c, "a key, value or past", err);
   }
   const int64_t n_past = pk ? pk->dims[2] : 0;
   a.n_keys = n_past + n_new;
@@ -215,16 +175,16 @@ weft_status wf_op_attention(wf_op_call *c, weft_error *err) {
                 vd[4] = {a.batch, a.n_kv, a.n_keys, a.dim_v};
   if (pk || wf_op_wants(c, 1)) {
     WF_RETURN_IF_ERROR(wf_op_make(c, 1, WF_DTYPE_F32, 4, kd, err));
-    extend(pk, &a.k, a.batch, a.n_kv, n_new, a.dim, a.n_keys, NULL, c->out[1].data);
-    a.k = dense4(c->out[1].data, a.n_kv, a.n_keys, a.dim);
+    wf_dense_extend(pk, &a.k, a.batch, a.n_kv, n_new, a.dim, a.n_keys, NULL, c->out[1].data);
+    a.k = wf_dense_heads(c->out[1].data, a.n_kv, a.n_keys, a.dim);
   }
   if (pv || wf_op_wants(c, 2)) {
     WF_RETURN_IF_ERROR(wf_op_make(c, 2, WF_DTYPE_F32, 4, vd, err));
-    extend(pv, &a.v, a.batch, a.n_kv, n_new, a.dim_v, a.n_keys, NULL, c->out[2].data);
-    a.v = dense4(c->out[2].data, a.n_kv, a.n_keys, a.dim_v);
+    wf_dense_extend(pv, &a.v, a.batch, a.n_kv, n_new, a.dim_v, a.n_keys, NULL, c->out[2].data);
+    a.v = wf_dense_heads(c->out[2].data, a.n_kv, a.n_keys, a.dim_v);
   }
-  if (!set_mask(&a.m, wf_op_in(c, 3), a.batch, a.n_heads, a.n_q, a.n_keys))
-    return misfit(c, "the mask", err);
+  if (!wf_dense_set_mask(&a.m, wf_op_in(c, 3), a.batch, a.n_heads, a.n_q, a.n_keys))
+    return wf_op_misfit(c, "the mask", err);
   a.is_causal = wf_node_attr_i(c->node, "is_causal", 0) != 0;
   a.scale = (double)wf_node_attr_f(c->node, "scale", 0);
   if (!wf_node_attr(c->node, "scale")) a.scale = 1 / sqrt((double)a.dim);
@@ -237,7 +197,7 @@ weft_status wf_op_attention(wf_op_call *c, weft_error *err) {
     valid[b] = a.n_keys;
     if (!nonpad) continue;
     if (nonpad->dtype != WF_DTYPE_I64 || wf_view_count(nonpad) != a.batch)
-      return misfit(c, "nonpad_kv_seqlen", err);
+      return wf_op_misfit(c, "nonpad_kv_seqlen", err);
     valid[b] = ((const int64_t *)nonpad->data)[b];
     first[b] = valid[b] - a.n_q;
   }
@@ -256,7 +216,7 @@ weft_status wf_op_attention(wf_op_call *c, weft_error *err) {
   a.y_batch = a.n_heads * a.n_q * a.dim_v;
   a.y_head = q->rank == 3 ? a.dim_v : a.n_q * a.dim_v;
   a.y_token = q->rank == 3 ? a.n_heads * a.dim_v : a.dim_v;
-  return attend(c, &a, err);
+  return wf_dense_attend(c, &a, err);
 }
 
 /* ---- rotary embedding
@@ -279,25 +239,26 @@ static weft_status run_rotary(wf_op_call *c, const wf_view *positions, const wf_
   const bool interleaved = wf_node_attr_i(c->node, "interleaved", 0) != 0;
   int64_t n_heads = wf_node_attr_i(c->node, "num_heads", 0), dim = 0, n_tokens = 0;
   int64_t r = wf_node_attr_i(c->node, "rotary_embedding_dim", 0);
-  if (!is_f32(x, 0) || (x->rank != 3 && x->rank != 4) || !is_f32(cos, 0) ||
-      !is_f32(sin, cos->rank) || cos->rank < 2 || wf_view_count(cos) != wf_view_count(sin)) {
-    return misfit(c, "the input or a table", err);
+  if (!wf_dense_is_f32(x, 0) || (x->rank != 3 && x->rank != 4) || !wf_dense_is_f32(cos, 0) ||
+      !wf_dense_is_f32(sin, cos->rank) || cos->rank < 2 ||
+      wf_view_count(cos) != wf_view_count(sin)) {
+    return wf_op_misfit(c, "the input or a table", err);
   }
   const int64_t width = cos->dims[cos->rank - 1];
   if (x->rank == 4) n_heads = x->dims[1];
   if (n_heads <= 0) n_heads = width > 0 ? x->dims[2] / (2 * width) : 0;
   if (n_heads <= 0 || (x->rank == 3 && x->dims[2] % n_heads != 0))
-    return misfit(c, "num_heads", err);
-  const strided s = heads_of(x, n_heads, &n_tokens, &dim);
+    return wf_op_misfit(c, "num_heads", err);
+  const wf_dense_strided s = heads_of(x, n_heads, &n_tokens, &dim);
   if (r == 0) r = 2 * width < dim ? 2 * width : dim;
-  if (r < 0 || r > dim || r / 2 > width) return misfit(c, "the rotated size", err);
+  if (r < 0 || r > dim || r / 2 > width) return wf_op_misfit(c, "the rotated size", err);
   WF_RETURN_IF_ERROR(wf_op_make(c, 0, WF_DTYPE_F32, x->rank, x->dims, err));
   float *y = c->out[0].data;
   memcpy(y, x->data, (size_t)wf_view_count(x) * sizeof *y);
   const int64_t rows = width ? wf_view_count(cos) / width : 0, batch = x->dims[0];
   const int64_t n_positions = positions ? wf_view_count(positions) : 0;
   if (positions && n_positions != 1 && n_positions != batch * n_tokens && n_positions != n_tokens) {
-    return misfit(c, "position_ids", err);
+    return wf_op_misfit(c, "position_ids", err);
   }
   for (int64_t b = 0; b < batch; b++) {
     for (int64_t t = 0; t < n_tokens; t++) {
@@ -323,23 +284,10 @@ static weft_status run_rotary(wf_op_call *c, const wf_view *positions, const wf_
   return WEFT_OK;
 }
 
-weft_status wf_op_rotary_embedding(wf_op_call *c, weft_error *err) {
-  WF_RETURN_IF_ERROR(wf_op_need(c, 3, err));
-  return run_rotary(c, wf_op_in(c, 3), c->in[1], c->in[2], err);
-}
-weft_status wf_op_ms_rotary_embedding(wf_op_call *c, weft_error *err) {
-  WF_RETURN_IF_ERROR(wf_op_need(c, 4, err));
-  return run_rotary(c, c->in[1], c->in[2], c->in[3], err);
-}
-
-/* ---- com.microsoft GroupQueryAttention
- * --------------------------------------------------------------------------- */
-
-/* Copies [B, S, heads * dim] (as strides) to a dense scratch and turns it by each token's position.
- */
-static weft_status turn(wf_op_call *c, strided *s, int64_t batch, int64_t n_tokens, int64_t heads,
-                        int64_t dim, int64_t r, bool interleaved, const wf_view *cos,
-                        const wf_view *sin, const int64_t *positions, weft_error *err) {
+weft_status wf_dense_turn(wf_op_call *c, wf_dense_strided *s, int64_t batch, int64_t n_tokens,
+                          int64_t heads, int64_t dim, int64_t r, bool interleaved,
+                          const wf_view *cos, const wf_view *sin, const int64_t *positions,
+                          weft_error *err) {
   void *memory = NULL;
   WF_RETURN_IF_ERROR(
       wf_op_scratch(c, (size_t)(batch * n_tokens * heads * dim + 1) * 4, &memory, err));
@@ -362,217 +310,24 @@ static weft_status turn(wf_op_call *c, strided *s, int64_t batch, int64_t n_toke
       }
     }
   }
-  *s = (strided){y, n_tokens * heads * dim, dim, heads * dim};
+  *s = (wf_dense_strided){y, n_tokens * heads * dim, dim, heads * dim};
   return WEFT_OK;
 }
 
-/* Reads the heads, the shapes and where the query's, key's and value's heads stand: in three
- * operands or side by side in the first. */
-static weft_status group_query_operands(wf_op_call *c, problem *a, weft_error *err) {
-  const wf_view *q = c->in[0], *k = wf_op_in(c, 1), *v = wf_op_in(c, 2), *lens = wf_op_in(c, 5),
-                *total = wf_op_in(c, 6);
-  a->n_heads = wf_node_attr_i(c->node, "num_heads", 0);
-  a->n_kv = wf_node_attr_i(c->node, "kv_num_heads", 0);
-  if (!is_f32(q, 3) || a->n_heads <= 0 || a->n_kv <= 0 || !lens || !total ||
-      wf_view_count(total) != 1 || lens->dtype != WF_DTYPE_I32 ||
-      wf_view_count(lens) != q->dims[0]) {
-    return misfit(c, "an operand", err);
-  }
-  a->batch = q->dims[0];
-  a->n_q = q->dims[1];
-  const int64_t hidden = q->dims[2], groups = a->n_heads + (k ? 0 : 2 * a->n_kv);
-  if (hidden % groups != 0) return misfit(c, "the query", err);
-  a->dim = a->dim_v = hidden / groups;
-  a->q = (strided){q->data, a->n_q * hidden, a->dim, hidden};
-  if (!k) {
-    a->k = (strided){a->q.at + a->n_heads * a->dim, a->q.batch, a->dim, hidden};
-    a->v = (strided){a->k.at + a->n_kv * a->dim, a->q.batch, a->dim, hidden};
-    return WEFT_OK;
-  }
-  if (!is_f32(k, 3) || !v || !is_f32(v, 3) || k->dims[2] != a->n_kv * a->dim ||
-      v->dims[2] != a->n_kv * a->dim || k->dims[1] != a->n_q || v->dims[1] != a->n_q ||
-      k->dims[0] != a->batch || v->dims[0] != a->batch) {
-    return misfit(c, "a key or value", err);
-  }
-  a->k = (strided){k->data, a->n_q * k->dims[2], a->dim, k->dims[2]};
-  a->v = (strided){v->data, a->n_q * v->dims[2], a->dim, v->dims[2]};
-  return WEFT_OK;
+weft_status wf_op_rotary_embedding(wf_op_call *c, weft_error *err) {
+  WF_RETURN_IF_ERROR(wf_op_need(c, 3, err));
+  return run_rotary(c, wf_op_in(c, 3), c->in[1], c->in[2], err);
 }
-
-/* SLIDING_WINDOW_CACHE. The cache has a fixed capacity and keeps the last positions in order, from
- * its first row on. One that would overflow is cut down to a window and filled again, so how many
- * it holds follows from how many positions there were in all (as ONNX Runtime's kernel does it, one
- * token at a time). */
-static int64_t rows_held(int64_t n_positions, int64_t capacity, int64_t window) {
-  if (n_positions <= capacity) return n_positions;
-  return window + (n_positions - capacity - 1) % (capacity - window + 1);
-}
-
-/* The keys or values that the new tokens see: what the cache holds of each sequence, then them. */
-static void join_window(const wf_view *past, const strided *s, const problem *a,
-                        const int64_t *held, float *out) {
-  const int64_t capacity = past->dims[2], row = a->dim;
-  memset(out, 0, (size_t)(a->batch * a->n_kv * a->n_keys * row) * sizeof *out);
-  for (int64_t i = 0; i < a->batch * a->n_kv; i++) {
-    const int64_t b = i / a->n_kv, h = i % a->n_kv;
-    float *to = out + i * a->n_keys * row;
-    memcpy(to, (const float *)past->data + i * capacity * row,
-           (size_t)(held[b] * row) * sizeof *to);
-    for (int64_t t = 0; t < a->n_q; t++) {
-      memcpy(to + (held[b] + t) * row, s->at + b * s->batch + h * s->head + t * s->token,
-             (size_t)row * sizeof *to);
-    }
-  }
-}
-
-/* The last `kept` of them into the cache that comes out. */
-static void keep_window(const float *joined, const problem *a, int64_t capacity,
-                        const int64_t *held, const int64_t *kept, float *out) {
-  const int64_t row = a->dim;
-  memset(out, 0, (size_t)(a->batch * a->n_kv * capacity * row) * sizeof *out);
-  for (int64_t i = 0; i < a->batch * a->n_kv; i++) {
-    const int64_t b = i / a->n_kv, from = held[b] + a->n_q - kept[b];
-    memcpy(out + i * capacity * row, joined + (i * a->n_keys + from) * row,
-           (size_t)(kept[b] * row) * sizeof *out);
-  }
-}
-
-/* Keys and values of a cache with a window; `first` becomes where new tokens begin among them. */
-static weft_status group_query_window(wf_op_call *c, problem *a, int64_t window, int64_t *first,
-                                      weft_error *err) {
-  const wf_view *pk = wf_op_in(c, 3), *pv = wf_op_in(c, 4), *lens = wf_op_in(c, 5);
-  const int64_t capacity = pk->dims[2];
-  int64_t *kept = NULL;
-  void *memory = NULL, *joined_k = NULL, *joined_v = NULL;
-  if (wf_op_in(c, 10)) return misfit(c, "attention_bias beside sliding_window_cache", err);
-  if (window < 1 || capacity < window) {
-    return wf_op_fail(c, err, WEFT_INVALID_ARGUMENT,
-                      "a cache of %lld positions is smaller than the window of %lld",
-                      (long long)capacity, (long long)window);
-  }
-  WF_RETURN_IF_ERROR(wf_op_scratch(c, (size_t)(a->batch + 1) * sizeof *kept, &memory, err));
-  kept = memory;
-  int64_t most = 0;
-  for (int64_t b = 0; b < a->batch; b++) {
-    const int64_t valid = (int64_t)((const int32_t *)lens->data)[b] + 1;
-    first[b] = rows_held(valid - a->n_q, capacity, window);
-    kept[b] = rows_held(valid, capacity, window);
-    if (first[b] > most) most = first[b];
-  }
-  a->n_keys = most + a->n_q;
-  const size_t n_bytes = (size_t)(a->batch * a->n_kv * a->n_keys * a->dim) * sizeof(float);
-  WF_RETURN_IF_ERROR(wf_op_scratch(c, n_bytes, &joined_k, err));
-  WF_RETURN_IF_ERROR(wf_op_scratch(c, n_bytes, &joined_v, err));
-  join_window(pk, &a->k, a, first, joined_k);
-  join_window(pv, &a->v, a, first, joined_v);
-  const int64_t dims[4] = {a->batch, a->n_kv, capacity, a->dim};
-  WF_RETURN_IF_ERROR(wf_op_make(c, 1, WF_DTYPE_F32, 4, dims, err));
-  WF_RETURN_IF_ERROR(wf_op_make(c, 2, WF_DTYPE_F32, 4, dims, err));
-  keep_window(joined_k, a, capacity, first, kept, c->out[1].data);
-  keep_window(joined_v, a, capacity, first, kept, c->out[2].data);
-  a->k = dense4(joined_k, a->n_kv, a->n_keys, a->dim);
-  a->v = dense4(joined_v, a->n_kv, a->n_keys, a->dim);
-  return WEFT_OK;
-}
-
-/* Where each sequence's new tokens begin in its cache (`first`, [batch]) and which position turns
- * each of them (`positions`, [batch, n_q]). */
-static weft_status group_query_places(wf_op_call *c, problem *a, int64_t *first, int64_t *positions,
-                                      weft_error *err) {
-  const wf_view *pk = wf_op_in(c, 3), *pv = wf_op_in(c, 4), *lens = wf_op_in(c, 5),
-                *ids = wf_op_in(c, 9);
-  if (!pk != !pv || (pk && (!is_f32(pk, 4) || !is_f32(pv, 4) || pk->dims[0] != a->batch ||
-                            pk->dims[1] != a->n_kv || pk->dims[3] != a->dim ||
-                            wf_view_count(pk) != wf_view_count(pv)))) {
-    return misfit(c, "the past", err);
-  }
-  if (ids && (ids->dtype != WF_DTYPE_I64 || wf_view_count(ids) != a->batch * a->n_q))
-    return misfit(c, "position_ids", err);
-  int64_t total = 0;
-  size_t one = 0;
-  WF_RETURN_IF_ERROR(wf_op_ints(c, wf_op_in(c, 6), &total, 1, &one, err));
-  const bool has_window = pk && wf_node_attr_i(c->node, "sliding_window_cache", 0) != 0;
-  const int64_t n_past = pk ? pk->dims[2] : 0;
-  a->n_keys = total > n_past ? total : n_past;
-  if (total < a->n_q || total > INT32_MAX) return misfit(c, "total_sequence_length", err);
-  for (int64_t b = 0; b < a->batch; b++) {
-    const int64_t valid = (int64_t)((const int32_t *)lens->data)[b] + 1;
-    /* A first prompt may be padded to the right: then all its tokens begin at 0. */
-    first[b] = total == a->n_q ? 0 : valid - a->n_q;
-    if (has_window) first[b] = valid - a->n_q; /* the cache holds the last of them */
-    if (valid < 1 || valid > a->n_keys || first[b] < 0 || (first[b] > n_past && !has_window))
-      return misfit(c, "seqlens_k", err);
-    for (int64_t t = b * a->n_q; t < (b + 1) * a->n_q; t++)
-      positions[t] = ids ? ((const int64_t *)ids->data)[t] : first[b] + t - b * a->n_q;
-  }
-  return WEFT_OK;
-}
-
-static weft_status group_query_turn(wf_op_call *c, problem *a, const int64_t *positions,
-                                    weft_error *err) {
-  const wf_view *cos = wf_op_in(c, 7), *sin = wf_op_in(c, 8);
-  if (wf_node_attr_i(c->node, "do_rotary", 0) == 0) return WEFT_OK;
-  if (!cos || !sin || !is_f32(cos, 2) || !is_f32(sin, 2) ||
-      wf_view_count(cos) != wf_view_count(sin) || 2 * cos->dims[1] > a->dim) {
-    return misfit(c, "a rotary table", err);
-  }
-  const bool inter = wf_node_attr_i(c->node, "rotary_interleaved", 0) != 0;
-  const int64_t r = 2 * cos->dims[1];
-  WF_RETURN_IF_ERROR(
-      turn(c, &a->q, a->batch, a->n_q, a->n_heads, a->dim, r, inter, cos, sin, positions, err));
-  return turn(c, &a->k, a->batch, a->n_q, a->n_kv, a->dim, r, inter, cos, sin, positions, err);
-}
-
-weft_status wf_op_ms_group_query_attention(wf_op_call *c, weft_error *err) {
-  WF_RETURN_IF_ERROR(wf_op_need(c, 1, err));
-  const wf_view *pk = wf_op_in(c, 3), *pv = wf_op_in(c, 4), *bias = wf_op_in(c, 10),
-                *sinks = wf_op_in(c, 11);
-  problem a = {.is_causal = true, .left = -1, .right = -1};
-  WF_RETURN_IF_ERROR(group_query_operands(c, &a, err));
-  void *memory = NULL;
-  WF_RETURN_IF_ERROR(
-      wf_op_scratch(c, (size_t)(a.batch * (1 + a.n_q) + 1) * sizeof(int64_t), &memory, err));
-  int64_t *const first = memory, *const positions = first + a.batch;
-  WF_RETURN_IF_ERROR(group_query_places(c, &a, first, positions, err));
-  WF_RETURN_IF_ERROR(group_query_turn(c, &a, positions, err));
-  const int64_t window = wf_node_attr_i(c->node, "local_window_size", -1);
-  if (pk && wf_node_attr_i(c->node, "sliding_window_cache", 0) != 0) {
-    WF_RETURN_IF_ERROR(group_query_window(c, &a, window, first, err));
-  } else {
-    const int64_t kd[4] = {a.batch, a.n_kv, a.n_keys, a.dim};
-    WF_RETURN_IF_ERROR(wf_op_make(c, 1, WF_DTYPE_F32, 4, kd, err));
-    WF_RETURN_IF_ERROR(wf_op_make(c, 2, WF_DTYPE_F32, 4, kd, err));
-    extend(pk, &a.k, a.batch, a.n_kv, a.n_q, a.dim, a.n_keys, first, c->out[1].data);
-    extend(pv, &a.v, a.batch, a.n_kv, a.n_q, a.dim, a.n_keys, first, c->out[2].data);
-    a.k = dense4(c->out[1].data, a.n_kv, a.n_keys, a.dim);
-    a.v = dense4(c->out[2].data, a.n_kv, a.n_keys, a.dim);
-  }
-  a.first_position = first;
-  a.left = window > 0 ? window - 1 : -1;
-  a.scale = (double)wf_node_attr_f(c->node, "scale", 0);
-  if (a.scale == 0) a.scale = 1 / sqrt((double)a.dim);
-  a.softcap = (double)wf_node_attr_f(c->node, "softcap", 0);
-  a.smooth = wf_node_attr_i(c->node, "smooth_softmax", 0) > 0;
-  if (sinks) {
-    if (!is_f32(sinks, 0) || wf_view_count(sinks) != a.n_heads) return misfit(c, "head_sink", err);
-    a.sinks = sinks->data;
-  }
-  if (!set_mask(&a.m, bias, a.batch, a.n_heads, a.n_q, a.n_keys))
-    return misfit(c, "attention_bias", err);
-  const int64_t yd[3] = {a.batch, a.n_q, a.n_heads * a.dim};
-  WF_RETURN_IF_ERROR(wf_op_make(c, 0, WF_DTYPE_F32, 3, yd, err));
-  a.y = c->out[0].data;
-  a.y_batch = a.n_q * a.n_heads * a.dim;
-  a.y_head = a.dim;
-  a.y_token = a.n_heads * a.dim;
-  return attend(c, &a, err);
+weft_status wf_op_ms_rotary_embedding(wf_op_call *c, weft_error *err) {
+  WF_RETURN_IF_ERROR(wf_op_need(c, 4, err));
+  return run_rotary(c, c->in[1], c->in[2], c->in[3], err);
 }
 
 /* ---- com.microsoft MultiHeadAttention
  * ---------------------------------------------------------------------------- */
 
 /* Adds a slice of the joint bias to a [B, S, H * D] operand. */
-static weft_status add_bias(wf_op_call *c, strided *s, int64_t batch, int64_t n_tokens,
+static weft_status add_bias(wf_op_call *c, wf_dense_strided *s, int64_t batch, int64_t n_tokens,
                             int64_t width, const float *bias, weft_error *err) {
   void *memory = NULL;
   WF_RETURN_IF_ERROR(wf_op_scratch(c, (size_t)(batch * n_tokens * width + 1) * 4, &memory, err));
@@ -595,26 +350,28 @@ weft_status wf_op_ms_multi_head_attention(wf_op_call *c, weft_error *err) {
   const wf_view *q = c->in[0], *k = wf_op_in(c, 1), *v = wf_op_in(c, 2), *bias = wf_op_in(c, 3),
                 *padding = wf_op_in(c, 4), *add = wf_op_in(c, 5), *pk = wf_op_in(c, 6),
                 *pv = wf_op_in(c, 7);
-  problem a = {.n_heads = wf_node_attr_i(c->node, "num_heads", 0),
-               .left = -1,
-               .right = -1,
-               .is_causal = wf_node_attr_i(c->node, "unidirectional", 0) != 0};
+  wf_dense_problem a = {.n_heads = wf_node_attr_i(c->node, "num_heads", 0),
+                        .left = -1,
+                        .right = -1,
+                        .is_causal = wf_node_attr_i(c->node, "unidirectional", 0) != 0};
   a.n_kv = a.n_heads;
-  if (!is_f32(q, 3) || a.n_heads <= 0 || !k || !v || !is_f32(k, 0) || !is_f32(v, 0) ||
-      (k->rank != 3 && k->rank != 4) || v->rank != k->rank || q->dims[2] % a.n_heads != 0) {
+  if (!wf_dense_is_f32(q, 3) || a.n_heads <= 0 || !k || !v || !wf_dense_is_f32(k, 0) ||
+      !wf_dense_is_f32(v, 0) || (k->rank != 3 && k->rank != 4) || v->rank != k->rank ||
+      q->dims[2] % a.n_heads != 0) {
     return wf_op_fail(c, err, WEFT_UNSUPPORTED, "packed or missing operands");
   }
-  if (k->rank == 4 && k->dims[1] != a.n_heads) return misfit(c, "a key", err);
+  if (k->rank == 4 && k->dims[1] != a.n_heads) return wf_op_misfit(c, "a key", err);
   int64_t n_new = 0, n_v = 0, dim_k = 0;
   a.batch = q->dims[0];
   a.q = heads_of(q, a.n_heads, &a.n_q, &a.dim);
   a.k = heads_of(k, a.n_heads, &n_new, &dim_k);
   a.v = heads_of(v, a.n_heads, &n_v, &a.dim_v);
   if (dim_k != a.dim || n_v != n_new || k->dims[0] != a.batch || v->dims[0] != a.batch)
-    return misfit(c, "a key or value", err);
+    return wf_op_misfit(c, "a key or value", err);
   if (bias) {
     const int64_t hq = a.n_heads * a.dim, hv = a.n_heads * a.dim_v;
-    if (!is_f32(bias, 0) || wf_view_count(bias) != 2 * hq + hv) return misfit(c, "the bias", err);
+    if (!wf_dense_is_f32(bias, 0) || wf_view_count(bias) != 2 * hq + hv)
+      return wf_op_misfit(c, "the bias", err);
     const float *p = bias->data;
     WF_RETURN_IF_ERROR(add_bias(c, &a.q, a.batch, a.n_q, hq, p, err));
     if (k->rank == 3) {
@@ -623,10 +380,10 @@ weft_status wf_op_ms_multi_head_attention(wf_op_call *c, weft_error *err) {
     }
   }
   if (!pk != !pv ||
-      (pk && (!is_f32(pk, 4) || !is_f32(pv, 4) || pk->dims[0] != a.batch ||
+      (pk && (!wf_dense_is_f32(pk, 4) || !wf_dense_is_f32(pv, 4) || pk->dims[0] != a.batch ||
               pk->dims[1] != a.n_heads || pk->dims[3] != a.dim || pv->dims[0] != a.batch ||
               pv->dims[1] != a.n_heads || pv->dims[3] != a.dim_v || pk->dims[2] != pv->dims[2]))) {
-    return misfit(c, "the past", err);
+    return wf_op_misfit(c, "the past", err);
   }
   const int64_t n_past = pk ? pk->dims[2] : 0;
   a.n_keys = n_past + n_new;
@@ -635,13 +392,13 @@ weft_status wf_op_ms_multi_head_attention(wf_op_call *c, weft_error *err) {
                   vd[4] = {a.batch, a.n_heads, a.n_keys, a.dim_v};
     WF_RETURN_IF_ERROR(wf_op_make(c, 1, WF_DTYPE_F32, 4, kd, err));
     WF_RETURN_IF_ERROR(wf_op_make(c, 2, WF_DTYPE_F32, 4, vd, err));
-    extend(pk, &a.k, a.batch, a.n_heads, n_new, a.dim, a.n_keys, NULL, c->out[1].data);
-    extend(pv, &a.v, a.batch, a.n_heads, n_new, a.dim_v, a.n_keys, NULL, c->out[2].data);
-    a.k = dense4(c->out[1].data, a.n_heads, a.n_keys, a.dim);
-    a.v = dense4(c->out[2].data, a.n_heads, a.n_keys, a.dim_v);
+    wf_dense_extend(pk, &a.k, a.batch, a.n_heads, n_new, a.dim, a.n_keys, NULL, c->out[1].data);
+    wf_dense_extend(pv, &a.v, a.batch, a.n_heads, n_new, a.dim_v, a.n_keys, NULL, c->out[2].data);
+    a.k = wf_dense_heads(c->out[1].data, a.n_heads, a.n_keys, a.dim);
+    a.v = wf_dense_heads(c->out[2].data, a.n_heads, a.n_keys, a.dim_v);
   }
-  if (!set_mask(&a.m, add, a.batch, a.n_heads, a.n_q, a.n_keys))
-    return misfit(c, "attention_bias", err);
+  if (!wf_dense_set_mask(&a.m, add, a.batch, a.n_heads, a.n_q, a.n_keys))
+    return wf_op_misfit(c, "attention_bias", err);
   void *memory = NULL;
   WF_RETURN_IF_ERROR(wf_op_scratch(c, (size_t)(2 * a.batch + 1) * sizeof(int64_t), &memory, err));
   int64_t *first = memory, *valid = first + a.batch;
@@ -663,7 +420,7 @@ weft_status wf_op_ms_multi_head_attention(wf_op_call *c, weft_error *err) {
   a.y_batch = a.n_q * a.n_heads * a.dim_v;
   a.y_head = a.dim_v;
   a.y_token = a.n_heads * a.dim_v;
-  return attend(c, &a, err);
+  return wf_dense_attend(c, &a, err);
 }
 
 /* ---- internal
@@ -675,7 +432,7 @@ weft_status wf_op_weft_rotary(wf_op_call *c, weft_error *err) {
   const wf_rotary_params *p = &c->node->as.rotary;
   const wf_view *x = c->in[0], *cos = c->in[1], *sin = c->in[2];
   const int64_t row = (int64_t)p->n_heads * p->head_dim;
-  if (!is_f32(x, 0) || !is_f32(cos, 0) || !is_f32(sin, 0) || row <= 0 ||
+  if (!wf_dense_is_f32(x, 0) || !wf_dense_is_f32(cos, 0) || !wf_dense_is_f32(sin, 0) || row <= 0 ||
       wf_view_count(x) % row != 0 || cos->rank < 1 || p->dim / 2 > cos->dims[cos->rank - 1]) {
     return wf_op_fail(c, err, WEFT_UNSUPPORTED, "a rotation of this form");
   }
@@ -686,7 +443,7 @@ weft_status wf_op_weft_rotary(wf_op_call *c, weft_error *err) {
   const int64_t first = by_token ? 0 : c->env->past;
   if (wf_view_count(sin) != wf_view_count(cos) || rows == 0 ||
       (by_token ? n % rows != 0 : first + n > rows)) {
-    return misfit(c, "a table", err);
+    return wf_op_misfit(c, "a table", err);
   }
   WF_RETURN_IF_ERROR(wf_op_make(c, 0, WF_DTYPE_F32, x->rank, x->dims, err));
   float *y = c->out[0].data;
@@ -706,7 +463,7 @@ weft_status wf_op_weft_rotary(wf_op_call *c, weft_error *err) {
 /* The same by the cache's kernels: keys and values of all heads are laid out as one block of it,
  * then the team takes the pieces. Results are those of the packed form. */
 typedef struct tiled {
-  const problem *a;
+  const wf_dense_problem *a;
   wf_cpu_level level;
   wf_attention_spec spec;
   wf_kv_layer layer;
@@ -718,7 +475,7 @@ typedef struct tiled {
 
 static void tiled_member(const wf_member *m, void *arg) {
   const tiled *t = arg;
-  const problem *a = t->a;
+  const wf_dense_problem *a = t->a;
   const size_t tokens = (size_t)t->layer.block_tokens;
   const wf_attention_row whole = {.blocks = t->row.blocks, .n_new = a->n_keys};
   for (int64_t h = m->index; h < a->n_kv; h += m->n) {
@@ -738,8 +495,8 @@ static void tiled_member(const wf_member *m, void *arg) {
   }
 }
 
-static weft_status attend_tiled(wf_op_call *c, const problem *a, const wf_attention_params *p,
-                                bool *is_done, weft_error *err) {
+static weft_status attend_tiled(wf_op_call *c, const wf_dense_problem *a,
+                                const wf_attention_params *p, bool *is_done, weft_error *err) {
   tiled t = {.a = a,
              .level = c->env->level,
              .spec = {.n_heads = p->n_heads,
@@ -787,38 +544,40 @@ weft_status wf_op_weft_attention(wf_op_call *c, weft_error *err) {
   const wf_view *q = c->in[0], *k = wf_op_in(c, 1), *v = wf_op_in(c, 2), *cos = wf_op_in(c, 3),
                 *sin = wf_op_in(c, 4), *sinks = wf_op_in(c, 5), *pk = wf_op_in(c, 6),
                 *pv = wf_op_in(c, 7);
-  problem a = {.batch = 1,
-               .n_heads = p->n_heads,
-               .n_kv = p->n_kv_heads,
-               .dim = p->head_dim,
-               .dim_v = p->head_dim_v,
-               .scale = (double)p->scale,
-               .softcap = (double)p->softcap,
-               .is_causal = true,
-               .left = p->window > 0 ? p->window - 1 : -1,
-               .right = -1,
-               .smooth = p->smooth_softmax};
-  if (!is_f32(q, 0) || q->rank < 1 || a.n_kv <= 0 || a.dim <= 0) return misfit(c, "the query", err);
+  wf_dense_problem a = {.batch = 1,
+                        .n_heads = p->n_heads,
+                        .n_kv = p->n_kv_heads,
+                        .dim = p->head_dim,
+                        .dim_v = p->head_dim_v,
+                        .scale = (double)p->scale,
+                        .softcap = (double)p->softcap,
+                        .is_causal = true,
+                        .left = p->window > 0 ? p->window - 1 : -1,
+                        .right = -1,
+                        .smooth = p->smooth_softmax};
+  if (!wf_dense_is_f32(q, 0) || q->rank < 1 || a.n_kv <= 0 || a.dim <= 0)
+    return wf_op_misfit(c, "the query", err);
   const int64_t hidden = q->dims[q->rank - 1];
   const int64_t packed = (a.n_heads + a.n_kv) * a.dim + a.n_kv * a.dim_v;
-  if (hidden != (k ? a.n_heads * a.dim : packed)) return misfit(c, "the query", err);
+  if (hidden != (k ? a.n_heads * a.dim : packed)) return wf_op_misfit(c, "the query", err);
   a.n_q = wf_view_count(q) / hidden;
-  a.q = (strided){q->data, 0, a.dim, hidden};
+  a.q = (wf_dense_strided){q->data, 0, a.dim, hidden};
   if (k) {
-    if (!is_f32(k, 0) || !v || !is_f32(v, 0) || wf_view_count(k) != a.n_q * a.n_kv * a.dim ||
+    if (!wf_dense_is_f32(k, 0) || !v || !wf_dense_is_f32(v, 0) ||
+        wf_view_count(k) != a.n_q * a.n_kv * a.dim ||
         wf_view_count(v) != a.n_q * a.n_kv * a.dim_v) {
-      return misfit(c, "a key or value", err);
+      return wf_op_misfit(c, "a key or value", err);
     }
-    a.k = (strided){k->data, 0, a.dim, a.n_kv * a.dim};
-    a.v = (strided){v->data, 0, a.dim_v, a.n_kv * a.dim_v};
+    a.k = (wf_dense_strided){k->data, 0, a.dim, a.n_kv * a.dim};
+    a.v = (wf_dense_strided){v->data, 0, a.dim_v, a.n_kv * a.dim_v};
   } else {
-    a.k = (strided){a.q.at + a.n_heads * a.dim, 0, a.dim, hidden};
-    a.v = (strided){a.k.at + a.n_kv * a.dim, 0, a.dim_v, hidden};
+    a.k = (wf_dense_strided){a.q.at + a.n_heads * a.dim, 0, a.dim, hidden};
+    a.v = (wf_dense_strided){a.k.at + a.n_kv * a.dim, 0, a.dim_v, hidden};
   }
-  if (!pk != !pv ||
-      (pk && (!is_f32(pk, 4) || !is_f32(pv, 4) || pk->dims[0] != 1 || pk->dims[1] != a.n_kv ||
-              pk->dims[3] != a.dim || pv->dims[3] != a.dim_v || pv->dims[2] != pk->dims[2]))) {
-    return misfit(c, "the past", err);
+  if (!pk != !pv || (pk && (!wf_dense_is_f32(pk, 4) || !wf_dense_is_f32(pv, 4) ||
+                            pk->dims[0] != 1 || pk->dims[1] != a.n_kv || pk->dims[3] != a.dim ||
+                            pv->dims[3] != a.dim_v || pv->dims[2] != pk->dims[2]))) {
+    return wf_op_misfit(c, "the past", err);
   }
   const int64_t n_past = pk ? pk->dims[2] : 0;
   a.n_keys = n_past + a.n_q;
@@ -826,29 +585,31 @@ weft_status wf_op_weft_attention(wf_op_call *c, weft_error *err) {
   WF_RETURN_IF_ERROR(wf_op_scratch(c, (size_t)(a.n_q + 2) * sizeof(int64_t), &memory, err));
   int64_t *positions = memory;
   if (p->rotary.kind != WF_ROTARY_NONE) {
-    if (!is_f32(cos, 0) || !is_f32(sin, 0) || cos->rank < 1 || p->rotary.dim > a.dim ||
-        p->rotary.dim / 2 > cos->dims[cos->rank - 1] || wf_view_count(cos) != wf_view_count(sin)) {
-      return misfit(c, "a rotary table", err);
+    if (!wf_dense_is_f32(cos, 0) || !wf_dense_is_f32(sin, 0) || cos->rank < 1 ||
+        p->rotary.dim > a.dim || p->rotary.dim / 2 > cos->dims[cos->rank - 1] ||
+        wf_view_count(cos) != wf_view_count(sin)) {
+      return wf_op_misfit(c, "a rotary table", err);
     }
     const bool by_token = p->rotary.index == WF_ROTARY_BY_TOKEN;
     for (int64_t i = 0; i < a.n_q; i++) positions[i] = by_token ? i : n_past + i;
     const bool inter = p->rotary.kind == WF_ROTARY_INTERLEAVED;
-    WF_RETURN_IF_ERROR(
-        turn(c, &a.q, 1, a.n_q, a.n_heads, a.dim, p->rotary.dim, inter, cos, sin, positions, err));
-    WF_RETURN_IF_ERROR(
-        turn(c, &a.k, 1, a.n_q, a.n_kv, a.dim, p->rotary.dim, inter, cos, sin, positions, err));
+    WF_RETURN_IF_ERROR(wf_dense_turn(c, &a.q, 1, a.n_q, a.n_heads, a.dim, p->rotary.dim, inter, cos,
+                                     sin, positions, err));
+    WF_RETURN_IF_ERROR(wf_dense_turn(c, &a.k, 1, a.n_q, a.n_kv, a.dim, p->rotary.dim, inter, cos,
+                                     sin, positions, err));
   }
   const int64_t kd[4] = {1, a.n_kv, a.n_keys, a.dim}, vd[4] = {1, a.n_kv, a.n_keys, a.dim_v};
   WF_RETURN_IF_ERROR(wf_op_make(c, 1, WF_DTYPE_F32, 4, kd, err));
   WF_RETURN_IF_ERROR(wf_op_make(c, 2, WF_DTYPE_F32, 4, vd, err));
-  extend(pk, &a.k, 1, a.n_kv, a.n_q, a.dim, a.n_keys, NULL, c->out[1].data);
-  extend(pv, &a.v, 1, a.n_kv, a.n_q, a.dim_v, a.n_keys, NULL, c->out[2].data);
-  a.k = dense4(c->out[1].data, a.n_kv, a.n_keys, a.dim);
-  a.v = dense4(c->out[2].data, a.n_kv, a.n_keys, a.dim_v);
+  wf_dense_extend(pk, &a.k, 1, a.n_kv, a.n_q, a.dim, a.n_keys, NULL, c->out[1].data);
+  wf_dense_extend(pv, &a.v, 1, a.n_kv, a.n_q, a.dim_v, a.n_keys, NULL, c->out[2].data);
+  a.k = wf_dense_heads(c->out[1].data, a.n_kv, a.n_keys, a.dim);
+  a.v = wf_dense_heads(c->out[2].data, a.n_kv, a.n_keys, a.dim_v);
   const int64_t first = n_past;
   a.first_position = &first;
   if (sinks) {
-    if (!is_f32(sinks, 0) || wf_view_count(sinks) != a.n_heads) return misfit(c, "the sinks", err);
+    if (!wf_dense_is_f32(sinks, 0) || wf_view_count(sinks) != a.n_heads)
+      return wf_op_misfit(c, "the sinks", err);
     a.sinks = sinks->data;
   } else if (p->smooth_softmax) {
     void *zeros = NULL;
@@ -863,5 +624,5 @@ weft_status wf_op_weft_attention(wf_op_call *c, weft_error *err) {
   a.y_token = a.n_heads * a.dim_v;
   bool is_done = false;
   WF_RETURN_IF_ERROR(attend_tiled(c, &a, p, &is_done, err));
-  return is_done ? WEFT_OK : attend(c, &a, err);
+  return is_done ? WEFT_OK : wf_dense_attend(c, &a, err);
 }

@@ -8,10 +8,6 @@
 #include "kernels/matmul.h"
 #include "kernels/matmul_int.h"
 
-static weft_status misfit(wf_op_call *c, const char *what, weft_error *err) {
-  return wf_op_fail(c, err, WEFT_INVALID_ARGUMENT, "%s does not fit", what);
-}
-
 static int64_t int_at(const wf_view *v, int64_t i) {
   switch ((int)v->dtype) {
     case WF_DTYPE_U8:
@@ -52,7 +48,7 @@ static weft_status plan_scales(wf_op_call *c, const wf_view *x, const wf_view *s
   p->inner = wf_dims_product(x->dims, axis + 1, x->rank);
   p->dim = x->dims[axis];
   if (bs == 0) {
-    if (n != p->dim) return misfit(c, "the scale", err);
+    if (n != p->dim) return wf_op_misfit(c, "the scale", err);
     p->inner = wf_dims_product(x->dims, axis + 1, x->rank);
     p->n_blocks = 0; /* marks: indexed by the axis alone */
     return WEFT_OK;
@@ -60,7 +56,7 @@ static weft_status plan_scales(wf_op_call *c, const wf_view *x, const wf_view *s
   p->block = bs;
   p->n_blocks = bs > 0 ? (p->dim + bs - 1) / bs : 0;
   if (bs < 0 || n != wf_dims_product(x->dims, 0, axis) * p->n_blocks * p->inner) {
-    return misfit(c, "the scale", err);
+    return wf_op_misfit(c, "the scale", err);
   }
   return WEFT_OK;
 }
@@ -79,7 +75,7 @@ weft_status wf_op_dequantize_linear(wf_op_call *c, weft_error *err) {
   scales p;
   if (!is_quantised(x) || s->dtype != WF_DTYPE_F32 ||
       (z && (z->dtype != x->dtype || wf_view_count(z) != wf_view_count(s)))) {
-    return misfit(c, "a type", err);
+    return wf_op_misfit(c, "a type", err);
   }
   WF_RETURN_IF_ERROR(plan_scales(c, x, s, &p, err));
   WF_RETURN_IF_ERROR(wf_op_make(c, 0, WF_DTYPE_F32, x->rank, x->dims, err));
@@ -160,7 +156,7 @@ static wf_int_range dynamic_codes(const wf_op_call *c, const wf_view *x, uint8_t
 weft_status wf_op_dynamic_quantize_linear(wf_op_call *c, weft_error *err) {
   WF_RETURN_IF_ERROR(wf_op_need(c, 1, err));
   const wf_view *x = c->in[0];
-  if (x->dtype != WF_DTYPE_F32) return misfit(c, "the type", err);
+  if (x->dtype != WF_DTYPE_F32) return wf_op_misfit(c, "the type", err);
   WF_RETURN_IF_ERROR(wf_op_make(c, 0, WF_DTYPE_U8, x->rank, x->dims, err));
   WF_RETURN_IF_ERROR(wf_op_make(c, 1, WF_DTYPE_F32, 0, NULL, err));
   WF_RETURN_IF_ERROR(wf_op_make(c, 2, WF_DTYPE_U8, 0, NULL, err));
@@ -185,7 +181,7 @@ static weft_status plan_int(wf_op_call *c, const wf_view *a, const wf_view *b, c
   if (a->rank < 2 || b->rank < 2 || (b->rank > 2 && b->rank != a->rank) ||
       a->rank > WF_VIEW_MAX_RANK || (a->dtype != WF_DTYPE_U8 && a->dtype != WF_DTYPE_I8) ||
       (b->dtype != WF_DTYPE_U8 && b->dtype != WF_DTYPE_I8)) {
-    return misfit(c, "an operand", err);
+    return wf_op_misfit(c, "an operand", err);
   }
   *p = (int_product){a,
                      b,
@@ -198,11 +194,11 @@ static weft_status plan_int(wf_op_call *c, const wf_view *a, const wf_view *b, c
                      b->rank > 2};
   if (b->dims[b->rank - 2] != p->k ||
       (b->rank > 2 && wf_dims_product(b->dims, 0, b->rank - 2) != p->batch)) {
-    return misfit(c, "an operand", err);
+    return wf_op_misfit(c, "an operand", err);
   }
   if ((za && (za->dtype != a->dtype || (wf_view_count(za) != 1 && wf_view_count(za) != p->m))) ||
       (zb && (zb->dtype != b->dtype || (wf_view_count(zb) != 1 && wf_view_count(zb) != p->n)))) {
-    return misfit(c, "a zero point", err);
+    return wf_op_misfit(c, "a zero point", err);
   }
   *rank = a->rank;
   for (int32_t i = 0; i < a->rank; i++) dims[i] = a->dims[i];
@@ -244,7 +240,7 @@ static weft_status int_to_float(wf_op_call *c, const int_product *p, const wf_vi
       (wf_view_count(sa) != 1 && wf_view_count(sa) != p->m) ||
       (wf_view_count(sb) != 1 && wf_view_count(sb) != p->n) ||
       (bias && (bias->dtype != WF_DTYPE_F32 || wf_view_count(bias) != p->n))) {
-    return misfit(c, "a scale or bias", err);
+    return wf_op_misfit(c, "a scale or bias", err);
   }
   for (int64_t b = 0; b < p->batch; b++) {
     for (int64_t i = 0; i < p->m; i++) {
@@ -272,7 +268,7 @@ weft_status wf_op_ms_matmul_integer_to_float(wf_op_call *c, weft_error *err) {
 static weft_status dynamic_product(wf_op_call *c, const wf_view *sb, const wf_view *zb,
                                    const wf_view *bias, weft_error *err) {
   const wf_view *x = c->in[0];
-  if (x->dtype != WF_DTYPE_F32 || !sb) return misfit(c, "the input", err);
+  if (x->dtype != WF_DTYPE_F32 || !sb) return wf_op_misfit(c, "the input", err);
   void *codes = NULL;
   WF_RETURN_IF_ERROR(wf_op_scratch(c, (size_t)wf_view_count(x), &codes, err));
   wf_int_range range = dynamic_codes(c, x, codes);
@@ -320,7 +316,7 @@ weft_status wf_op_ms_matmul_nbits(wf_op_call *c, weft_error *err) {
   if (k <= 0 || n <= 0 || k > INT32_MAX || n > INT32_MAX || bs < 8 || bs > 65536 ||
       (bits != 2 && bits != 4 && bits != 8) || x->rank < 1 || x->dims[x->rank - 1] != k ||
       x->dtype != WF_DTYPE_F32 || w->dtype != WF_DTYPE_U8 || s->dtype != WF_DTYPE_F32) {
-    return misfit(c, "an operand", err);
+    return wf_op_misfit(c, "an operand", err);
   }
   const int64_t blocks = (k + bs - 1) / bs, blob = bs * bits / 8,
                 zero_row = (blocks * bits + 7) / 8;
@@ -331,7 +327,7 @@ weft_status wf_op_ms_matmul_nbits(wf_op_call *c, weft_error *err) {
       (g && (g->dtype != WF_DTYPE_I32 || wf_view_count(g) < k)) ||
       (bias && (bias->dtype != WF_DTYPE_F32 || wf_view_count(bias) != n)) ||
       (off && (off->dtype != WF_DTYPE_F32 || wf_view_count(off) != n * blocks))) {
-    return misfit(c, "an operand", err);
+    return wf_op_misfit(c, "an operand", err);
   }
   int64_t dims[WF_VIEW_MAX_RANK];
   for (int32_t i = 0; i < x->rank; i++) dims[i] = x->dims[i];
@@ -346,7 +342,7 @@ weft_status wf_op_ms_matmul_nbits(wf_op_call *c, weft_error *err) {
       int64_t b = i / bs;
       if (g) {
         b = ((const int32_t *)g->data)[i];
-        if (b < 0 || b >= blocks) return misfit(c, "g_idx", err);
+        if (b < 0 || b >= blocks) return wf_op_misfit(c, "g_idx", err);
       }
       const int q =
           packed_at((const uint8_t *)w->data + (j * blocks + i / bs) * blob, i % bs, bits);
@@ -393,7 +389,7 @@ weft_status wf_op_ms_gather_block_quantized(wf_op_call *c, weft_error *err) {
   const int64_t zero_row = is_bytes ? (blocks * bits + 7) / 8 : blocks;
   if (wf_view_count(s) != rows * blocks || (z && wf_view_count(z) != rows * zero_row) ||
       (off && (off->dtype != WF_DTYPE_F32 || wf_view_count(off) != rows * blocks))) {
-    return misfit(c, "a scale or zero point", err);
+    return wf_op_misfit(c, "a scale or zero point", err);
   }
   int64_t dims[2 * WF_VIEW_MAX_RANK];
   int32_t rank = 0;
@@ -407,7 +403,7 @@ weft_status wf_op_ms_gather_block_quantized(wf_op_call *c, weft_error *err) {
     int64_t id = ids->dtype == WF_DTYPE_I64 ? ((const int64_t *)ids->data)[t]
                                             : ((const int32_t *)ids->data)[t];
     if (id < 0) id += w->dims[0];
-    if (id < 0 || id >= w->dims[0]) return misfit(c, "an index", err);
+    if (id < 0 || id >= w->dims[0]) return wf_op_misfit(c, "an index", err);
     for (int64_t r = id * per_id; r < (id + 1) * per_id; r++) {
       for (int64_t i = 0; i < width; i++) {
         const int64_t b = i / bs;
@@ -434,12 +430,13 @@ weft_status wf_op_weft_linear(wf_op_call *c, weft_error *err) {
   const wf_linear_params *p = &c->node->as.linear;
   const wf_view *x = c->in[0], *w = c->in[1], *bias = wf_op_in(c, 2), *s = wf_op_in(c, 3),
                 *z = wf_op_in(c, 4);
-  if (x->dtype != WF_DTYPE_F32 || w->rank != 2 || x->rank < 1) return misfit(c, "an operand", err);
+  if (x->dtype != WF_DTYPE_F32 || w->rank != 2 || x->rank < 1)
+    return wf_op_misfit(c, "an operand", err);
   const int64_t rows = w->dims[0], cols = w->dims[1];
   const int64_t k = p->is_transposed ? cols : rows, n = p->is_transposed ? rows : cols;
   if (x->dims[x->rank - 1] != k ||
       (bias && (bias->dtype != WF_DTYPE_F32 || wf_view_count(bias) != n))) {
-    return misfit(c, "an operand", err);
+    return wf_op_misfit(c, "an operand", err);
   }
   const float *dense = w->data;
   if (s) {
@@ -453,7 +450,7 @@ weft_status wf_op_weft_linear(wf_op_call *c, weft_error *err) {
     }
     if (!is_quantised(w) || s->dtype != WF_DTYPE_F32 || n_scales != expected || axis < 0 ||
         axis > 1 || (z && (z->dtype != w->dtype || wf_view_count(z) != expected))) {
-      return misfit(c, "a scale", err);
+      return wf_op_misfit(c, "a scale", err);
     }
     void *memory = NULL;
     WF_RETURN_IF_ERROR(wf_op_scratch(c, (size_t)(rows * cols + 1) * sizeof(float), &memory, err));
@@ -466,7 +463,7 @@ weft_status wf_op_weft_linear(wf_op_call *c, weft_error *err) {
       to[i] = (float)(int_at(w, i) - (z ? int_at(z, at) : 0)) * ((const float *)s->data)[at];
     }
   } else if (w->dtype != WF_DTYPE_F32) {
-    return misfit(c, "the weight", err);
+    return wf_op_misfit(c, "the weight", err);
   }
   int64_t dims[WF_VIEW_MAX_RANK];
   for (int32_t i = 0; i < x->rank; i++) dims[i] = x->dims[i];

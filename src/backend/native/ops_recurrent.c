@@ -7,11 +7,6 @@
 #include "backend/native/op_list.h"
 #include "kernels/elementwise.h"
 
-static weft_status misfit(wf_op_call *c, const char *what, weft_error *err) {
-  return wf_op_fail(c, err, WEFT_INVALID_ARGUMENT, "%s has a type or shape that does not fit",
-                    what);
-}
-
 static bool is_f32(const wf_view *v, int32_t rank) {
   return v->dtype == WF_DTYPE_F32 && v->rank == rank;
 }
@@ -76,7 +71,7 @@ static weft_status conv_form(wf_op_call *c, conv *v, weft_error *err) {
   }
   if (x->dtype != WF_DTYPE_F32 || x->rank < 3 || !is_f32(w, 3) || w->dims[1] != 1 ||
       w->dims[2] < 1) {
-    return misfit(c, "the input or its weight", err);
+    return wf_op_misfit(c, "the input or its weight", err);
   }
   v->batch = x->dims[0];
   v->channels = is_last ? wf_dims_product(x->dims, 2, x->rank) : x->dims[1];
@@ -85,18 +80,19 @@ static weft_status conv_form(wf_op_call *c, conv *v, weft_error *err) {
   v->dilation = wf_node_attr_i(c->node, "dilation", 1);
   if (v->dilation < 1 || v->dilation > INT32_MAX || v->taps > INT32_MAX ||
       w->dims[0] != v->channels) {
-    return misfit(c, "the weight", err);
+    return wf_op_misfit(c, "the weight", err);
   }
   v->kept = (v->taps - 1) * v->dilation;
   v->position = is_last ? v->channels : 1;
   v->channel = is_last ? 1 : v->length;
   v->kept_position = is_last ? v->channels : 1;
   v->kept_channel = is_last ? 1 : v->kept;
-  if (bias && (!is_f32(bias, 1) || bias->dims[0] != v->channels)) return misfit(c, "the bias", err);
+  if (bias && (!is_f32(bias, 1) || bias->dims[0] != v->channels))
+    return wf_op_misfit(c, "the bias", err);
   if (past && (past->dtype != WF_DTYPE_F32 || past->rank != x->rank || past->dims[0] != v->batch ||
                past->dims[is_last ? 1 : 2] != v->kept ||
                wf_view_count(past) != v->batch * v->channels * v->kept)) {
-    return misfit(c, "the past state", err);
+    return wf_op_misfit(c, "the past state", err);
   }
   v->x = x->data;
   v->w = w->data;
@@ -118,12 +114,7 @@ weft_status wf_op_causal_conv(wf_op_call *c, weft_error *err) {
   WF_RETURN_IF_ERROR(wf_op_make(c, 1, WF_DTYPE_F32, x->rank, dims, err));
   v.y = c->out[0].data;
   v.present = c->out[1].data;
-  if (c->env->team) {
-    wf_team_run(c->env->team, convolve, &v);
-  } else {
-    const wf_member alone = {.n = 1};
-    convolve(&alone, &v);
-  }
+  wf_op_share(c, convolve, &v);
   return WEFT_OK;
 }
 
@@ -205,7 +196,7 @@ static weft_status linear_form(wf_op_call *c, linear *a, weft_error *err) {
       a->q_heads > 65536 || a->kv_heads > 65536 || q->dims[2] % a->q_heads != 0 ||
       k->dims[2] % a->kv_heads != 0 || v->dims[2] % a->kv_heads != 0 ||
       (a->q_heads % a->kv_heads != 0 && a->kv_heads % a->q_heads != 0)) {
-    return misfit(c, "the query, key or value", err);
+    return wf_op_misfit(c, "the query, key or value", err);
   }
   a->batch = q->dims[0];
   a->n_tokens = q->dims[1];
@@ -215,11 +206,11 @@ static weft_status linear_form(wf_op_call *c, linear *a, weft_error *err) {
   const int64_t rows = a->batch * a->n_tokens;
   if (k->dims[2] / a->kv_heads != a->dk || k->dims[0] != a->batch || k->dims[1] != a->n_tokens ||
       v->dims[0] != a->batch || v->dims[1] != a->n_tokens) {
-    return misfit(c, "the key or value", err);
+    return wf_op_misfit(c, "the key or value", err);
   }
   if (past && (!is_f32(past, 4) || past->dims[0] != a->batch || past->dims[1] != a->kv_heads ||
                past->dims[2] != a->dk || past->dims[3] != a->dv)) {
-    return misfit(c, "the past state", err);
+    return wf_op_misfit(c, "the past state", err);
   }
   if ((a->is_gated && !decay) || (a->is_delta && !beta)) {
     return wf_op_fail(c, err, WEFT_INVALID_ARGUMENT, "the update rule's decay or beta is missing");
@@ -228,7 +219,7 @@ static weft_status linear_form(wf_op_call *c, linear *a, weft_error *err) {
     a->decay_width = is_f32(decay, 3) ? decay->dims[2] : 0;
     if (wf_view_count(decay) != rows * a->decay_width ||
         (a->decay_width != a->kv_heads && a->decay_width != a->kv_heads * a->dk)) {
-      return misfit(c, "the decay", err);
+      return wf_op_misfit(c, "the decay", err);
     }
     a->decay = decay->data;
   }
@@ -236,7 +227,7 @@ static weft_status linear_form(wf_op_call *c, linear *a, weft_error *err) {
     a->beta_width = is_f32(beta, 3) ? beta->dims[2] : 0;
     if (wf_view_count(beta) != rows * a->beta_width ||
         (a->beta_width != a->kv_heads && a->beta_width != 1)) {
-      return misfit(c, "beta", err);
+      return wf_op_misfit(c, "beta", err);
     }
     a->beta = beta->data;
   }
@@ -267,11 +258,6 @@ weft_status wf_op_linear_attention(wf_op_call *c, weft_error *err) {
     else
       memset(a.state, 0, n_bytes);
   }
-  if (c->env->team) {
-    wf_team_run(c->env->team, attend, &a);
-  } else {
-    const wf_member alone = {.n = 1};
-    attend(&alone, &a);
-  }
+  wf_op_share(c, attend, &a);
   return WEFT_OK;
 }
