@@ -3,22 +3,15 @@
 
 #include <string.h>
 
-static int32_t port_named(size_t n, const wf_plan_port *ports, const char *name) {
-  for (size_t i = 0; i < n; i++) {
-    if (strcmp(ports[i].name, name) == 0) return (int32_t)i;
-  }
-  return -1;
-}
-
 const wf_view *wf_adapter_input(const wf_pass *p, const wf_plan_component *c, const char *port) {
-  const int32_t at = port_named(c->n_inputs, c->inputs, port);
+  const int32_t at = wf_plan_port_named(c->inputs, c->n_inputs, port);
   return at >= 0 && p->inputs[at].data ? &p->inputs[at] : NULL;
 }
 
 weft_status wf_adapter_output(wf_pass *p, const wf_plan_component *c, const char *port,
                               wf_dtype dtype, int32_t rank, const int64_t *dims, void **data,
                               weft_error *err) {
-  const int32_t at = port_named(c->n_outputs, c->outputs, port);
+  const int32_t at = wf_plan_port_named(c->outputs, c->n_outputs, port);
   *data = NULL;
   if (at < 0 || !p->wanted[at]) return WEFT_OK;
   WF_RETURN_IF_ERROR(wf_datum_create(&p->results[at], p->pool, dtype, rank, dims, err));

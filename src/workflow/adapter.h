@@ -1,19 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Adapters: components that are native code behind a named ABI (format §11). What the document says
- * of one is checked and laid into the plan while it is built; running it changes nothing but the
- * pass. Each file adapter_X.c is one ABI with one row in adapter.c's table. */
+/* Adapters: components that are native code behind a named ABI (format §11); running one
+ * changes nothing but the pass. Each file adapter_X.c is one ABI with one row in adapter.c's table.
+ */
 #ifndef WF_WORKFLOW_ADAPTER_H
 #define WF_WORKFLOW_ADAPTER_H
 
 #include "workflow/pass_state.h"
-#include "workflow/plan_builder.h"
 
 typedef struct wf_adapter {
   const char *abi, *version;
-  /* Thread: the builder's. Leaves what `run` needs in to->prepared, out of the builder's arena;
-   * ports are taken already. NULL: nothing to prepare.
-   * Errors: PACKAGE_INVALID, UNSUPPORTED, OUT_OF_MEMORY. */
-  weft_status (*prepare)(plan_builder *b, const wf_meta_component *from, wf_plan_component *to);
   /* Thread: worker. Fills p->results for the wanted outputs. Errors: RUN, OUT_OF_MEMORY. */
   weft_status (*run)(wf_pass *p, const wf_plan_component *c, weft_error *err);
 } wf_adapter;

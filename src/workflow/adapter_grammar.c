@@ -114,4 +114,4 @@ static weft_status guide(wf_pass *p, const wf_plan_component *c, weft_error *err
   return WEFT_OK;
 }
 
-const wf_adapter wf_adapter_grammar = {"onnx-genai.grammar-guidance", "1", NULL, guide};
+const wf_adapter wf_adapter_grammar = {"onnx-genai.grammar-guidance", "1", guide};

@@ -27,4 +27,4 @@ static weft_status telemetry(wf_pass *p, const wf_plan_component *c, weft_error 
   return WEFT_OK;
 }
 
-const wf_adapter wf_adapter_telemetry = {"onnx-genai.telemetry", "1", NULL, telemetry};
+const wf_adapter wf_adapter_telemetry = {"onnx-genai.telemetry", "1", telemetry};

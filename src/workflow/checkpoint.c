@@ -45,17 +45,21 @@ static void put_contract(wf_buf *b, const wf_plan *p, const wf_plan_contract *c)
 
 static bool is_kept(const wf_plan_cell *c) { return c->is_session && !c->is_advisory; }
 
+static int64_t n_kept(const wf_plan *p) {
+  int64_t n = 0;
+  for (size_t i = 0; i < p->n_cells; i++) n += is_kept(&p->cells[i]);
+  return n;
+}
+
 weft_status wf_checkpoint_write(const wf_worker_session *s, wf_buf *out, weft_error *err) {
   WF_RETURN_IF_ERROR(wf_worker_session_check(s, err));
   const wf_plan *p = wf_worker_session_plan(s);
-  int64_t n = 0;
-  for (size_t i = 0; i < p->n_cells; i++) n += is_kept(&p->cells[i]);
   const size_t start = out->n;
   wf_buf_add(out, magic, sizeof magic);
   put_number(out, VERSION);
   put_number(out, 0); /* the hash, once it is known */
   put_text(out, p->identity);
-  put_number(out, n);
+  put_number(out, n_kept(p));
   for (size_t i = 0; i < p->n_cells; i++) {
     const wf_view *v = wf_worker_session_cell(s, i);
     if (!is_kept(&p->cells[i])) continue;
@@ -168,9 +172,7 @@ static weft_status read_all(reader *r, const wf_plan *p, wf_view *views, bool *s
                    "the session's file belongs to another package");
   }
   const int64_t n = take_number(r);
-  int64_t n_wanted = 0;
-  for (size_t i = 0; i < p->n_cells; i++) n_wanted += is_kept(&p->cells[i]);
-  if (r->failed || n != n_wanted) return fail_damaged(err);
+  if (r->failed || n != n_kept(p)) return fail_damaged(err);
   for (int64_t i = 0; i < n; i++) WF_RETURN_IF_ERROR(read_cell(r, p, views, seen, err));
   return r->n == 0 ? WEFT_OK : fail_damaged(err);
 }

@@ -47,14 +47,32 @@ static weft_status check_field(const wf_plan *p, wf_input_role role, const char 
   return wf_fail(err, WEFT_BIND, "leave it out", "the package does not let a caller set %s", name);
 }
 
+/* Every field that the caller has set; of a greedy request the seed alone counts. */
+static weft_status check_asked(const wf_plan *p, const wf_request *r, weft_error *err) {
+  const struct {
+    bool is_set;
+    wf_input_role role;
+    const char *name;
+    double value;
+  } fields[] = {{r->has_seed, WF_ROLE_SEED, "the seed", (double)r->seed},
+                {r->has_temperature, WF_ROLE_TEMPERATURE, "the temperature", r->temperature},
+                {r->has_top_k, WF_ROLE_TOP_K, "top_k", (double)r->top_k},
+                {r->has_top_p, WF_ROLE_TOP_P, "top_p", r->top_p},
+                {r->has_min_p, WF_ROLE_MIN_P, "min_p", r->min_p}};
+  const size_t n = r->is_greedy ? 1 : WF_ARRAY_LEN(fields);
+  for (size_t i = 0; i < n; i++) {
+    if (!fields[i].is_set) continue;
+    WF_RETURN_IF_ERROR(check_field(p, fields[i].role, fields[i].name, fields[i].value, err));
+  }
+  return WEFT_OK;
+}
+
 static weft_status resolve(const wf_pass *p, sampling *s, weft_error *err) {
   const wf_request *r = p->request;
   const wf_plan_generation *g = p->plan->generation;
   const bool has_words = r->has_temperature || r->has_top_k || r->has_top_p || r->has_min_p;
   *s = (sampling){has_words, 1.0, 1.0, 0.0, 0};
-  if (r->has_seed) {
-    WF_RETURN_IF_ERROR(check_field(p->plan, WF_ROLE_SEED, "the seed", (double)r->seed, err));
-  }
+  WF_RETURN_IF_ERROR(check_asked(p->plan, r, err));
   if (r->is_greedy) {
     *s = greedy;
     return WEFT_OK;
@@ -68,23 +86,10 @@ static weft_status resolve(const wf_pass *p, sampling *s, weft_error *err) {
     if (!has_words && samples) s->is_said = true;
     if (!has_words && (g->do_sample == 0 || g->temperature == 0.0)) *s = greedy;
   }
-  if (r->has_temperature) {
-    s->temperature = r->temperature;
-    WF_RETURN_IF_ERROR(
-        check_field(p->plan, WF_ROLE_TEMPERATURE, "the temperature", s->temperature, err));
-  }
-  if (r->has_top_k) {
-    s->top_k = r->top_k;
-    WF_RETURN_IF_ERROR(check_field(p->plan, WF_ROLE_TOP_K, "top_k", (double)s->top_k, err));
-  }
-  if (r->has_top_p) {
-    s->top_p = r->top_p;
-    WF_RETURN_IF_ERROR(check_field(p->plan, WF_ROLE_TOP_P, "top_p", s->top_p, err));
-  }
-  if (r->has_min_p) {
-    s->min_p = r->min_p;
-    WF_RETURN_IF_ERROR(check_field(p->plan, WF_ROLE_MIN_P, "min_p", s->min_p, err));
-  }
+  if (r->has_temperature) s->temperature = r->temperature;
+  if (r->has_top_k) s->top_k = r->top_k;
+  if (r->has_top_p) s->top_p = r->top_p;
+  if (r->has_min_p) s->min_p = r->min_p;
   if (s->is_said && s->temperature == 0.0) *s = greedy;
   return WEFT_OK;
 }

@@ -5,13 +5,6 @@
 
 #include "workflow/pass_state.h"
 
-static int32_t component_named(const wf_plan *p, const char *name) {
-  for (size_t i = 0; i < p->n_components; i++) {
-    if (strcmp(p->components[i].name, name) == 0) return (int32_t)i;
-  }
-  return -1;
-}
-
 static const wf_plan_role *role_named(const wf_plan_component *c, const char *name) {
   for (size_t i = 0; i < c->n_roles; i++) {
     if (strcmp(c->roles[i].name, name) == 0) return &c->roles[i];
@@ -87,8 +80,8 @@ static weft_status map_roles(const wf_plan_component *c, const wf_plan_component
 
 static weft_status take(wf_pass *p, const wf_named_override *given, wf_override *o,
                         weft_error *err) {
-  const int32_t at = component_named(p->plan, given->component);
-  const int32_t to = component_named(p->plan, given->other);
+  const int32_t at = wf_plan_component_named(p->plan, given->component);
+  const int32_t to = wf_plan_component_named(p->plan, given->other);
   if (at < 0 || to < 0) {
     return wf_fail(err, WEFT_BIND, "name components of the workflow",
                    "the workflow has no component '%s'", at < 0 ? given->component : given->other);

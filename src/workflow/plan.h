@@ -177,7 +177,6 @@ typedef struct wf_plan_component {
   const char *artifact; /* canonical path of the ONNX file */
   const char *abi, *version, *action;
   const struct wf_adapter *adapter; /* of ADAPTER */
-  const void *prepared;             /* what the adapter made of the document */
   size_t n_inputs, n_outputs;       /* declared, or inferred from the graph */
   const wf_plan_port *inputs, *outputs;
   size_t n_symbols;
@@ -322,5 +321,9 @@ typedef struct wf_plan {
   const char *identity; /* of the document (format §17.3) */
   bool has_session;     /* some cell outlives an invocation */
 } wf_plan;
+
+/* By name; -1: there is none. Thread: any. */
+int32_t wf_plan_port_named(const wf_plan_port *ports, size_t n, const char *name);
+int32_t wf_plan_component_named(const wf_plan *p, const char *name);
 
 #endif

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "workflow/adapter.h"
+#include "workflow/plan_builder.h"
 
 _Static_assert((int)WF_ROLE_ADAPTER_ACTIVE == (int)WF_META_ROLE_ADAPTER_ACTIVE + 1,
                "roles of plan.h are those of the document behind OPAQUE");
@@ -267,13 +268,6 @@ static weft_status take_action(plan_builder *b, const wf_meta_component *c, wf_p
                  to->name, to->abi, to->version);
 }
 
-static int32_t find_port(const wf_plan_port *ports, size_t n, const char *name) {
-  for (size_t i = 0; i < n; i++) {
-    if (strcmp(ports[i].name, name) == 0) return (int32_t)i;
-  }
-  return -1;
-}
-
 /* What decides whether one component may stand for another. */
 static weft_status take_contract(plan_builder *b, const wf_meta_component *c,
                                  wf_plan_component *to) {
@@ -296,9 +290,9 @@ static weft_status take_contract(plan_builder *b, const wf_meta_component *c,
   for (size_t i = 0; i < k->bindings.n; i++) {
     const char *port = k->bindings.at[i].text;
     wf_plan_role *r = &roles[to->n_roles];
-    r->port = find_port(to->inputs, to->n_inputs, port);
+    r->port = wf_plan_port_named(to->inputs, to->n_inputs, port);
     r->is_output = r->port < 0;
-    if (r->is_output) r->port = find_port(to->outputs, to->n_outputs, port);
+    if (r->is_output) r->port = wf_plan_port_named(to->outputs, to->n_outputs, port);
     if (r->port < 0) continue; /* of a graph whose ports are not bound by that name */
     r->name = wf_arena_strdup(b->arena, k->bindings.at[i].head.name);
     if (!r->name) return no_memory(b);
@@ -339,7 +333,6 @@ static weft_status take_component(plan_builder *b, const wf_meta_component *c,
   to->symbols = names;
   to->has_declared_ports = is_declared;
   WF_TRY(take_contract(b, c, to));
-  if (to->adapter && to->adapter->prepare) WF_TRY(to->adapter->prepare(b, c, to));
 out:
   wf_vec_free(&symbols);
   return st;

@@ -71,13 +71,6 @@ weft_status plan_steps(plan_builder *b, const wf_meta_steps *steps, const char *
   return sequence_of(b, steps, path, "steps", result);
 }
 
-static int32_t port_at(const wf_plan_port *ports, size_t n, const char *name) {
-  for (size_t i = 0; i < n; i++) {
-    if (strcmp(ports[i].name, name) == 0) return (int32_t)i;
-  }
-  return -1;
-}
-
 static weft_status bind(plan_builder *b, const wf_meta_pairs *pairs, const char *path,
                         const wf_plan_port *ports, size_t n_ports, bool defines,
                         const wf_plan_binding **result) {
@@ -85,7 +78,7 @@ static weft_status bind(plan_builder *b, const wf_meta_pairs *pairs, const char 
   if (!list) return no_memory(b);
   for (size_t i = 0; i < pairs->n; i++) {
     const char *port = pairs->at[i].head.name, *value = pairs->at[i].text;
-    list[i].port = port_at(ports, n_ports, port);
+    list[i].port = wf_plan_port_named(ports, n_ports, port);
     if (list[i].port < 0) {
       return wf_fail(b->err, WEFT_PACKAGE_INVALID, "bind a port that the component has",
                      "%s: there is no port '%s' (CMP-06)", path, port);
@@ -98,15 +91,13 @@ static weft_status bind(plan_builder *b, const wf_meta_pairs *pairs, const char 
 }
 
 static weft_status invoke(plan_builder *b, const wf_meta_step *s, wf_plan_step *made) {
-  size_t at = 0;
-  while (at < b->plan->n_components && strcmp(b->plan->components[at].name, s->component) != 0)
-    at++;
-  if (at == b->plan->n_components) {
+  const int32_t at = wf_plan_component_named(b->plan, s->component);
+  if (at < 0) {
     return wf_fail(b->err, WEFT_PACKAGE_INVALID, "invoke a component that is declared",
                    "%s: there is no component '%s' (STEP-01)", made->path, s->component);
   }
   const wf_plan_component *c = &b->plan->components[at];
-  made->as.invoke.component = (int32_t)at;
+  made->as.invoke.component = at;
   made->as.invoke.n_inputs = s->inputs.n;
   made->as.invoke.n_outputs = s->outputs.n;
   WF_RETURN_IF_ERROR(

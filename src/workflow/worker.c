@@ -130,11 +130,16 @@ weft_status wf_worker_session_check(const wf_worker_session *s, weft_error *err)
                  "session %llu runs a pass", (unsigned long long)s->id.v);
 }
 
+/* Takes over a new reference, NULL for nothing, in the place of the old one. */
+static void replace_cell(wf_worker_session *s, size_t i, wf_datum *v) {
+  wf_datum_unref(s->cells[i]);
+  s->cells[i] = v;
+}
+
 weft_status wf_worker_session_reset(wf_worker_session *s, weft_error *err) {
   WF_RETURN_IF_ERROR(wf_worker_session_check(s, err));
   for (size_t i = 0; i < s->worker->plan->plan->n_cells; i++) {
-    wf_datum_unref(s->cells[i]);
-    s->cells[i] = NULL;
+    replace_cell(s, i, NULL);
   }
   return WEFT_OK;
 }
@@ -148,12 +153,6 @@ weft_status wf_worker_session_fork(wf_worker_session **result, wf_worker_session
     if (s->cells[i]) (*result)->cells[i] = wf_datum_ref(s->cells[i]);
   }
   return WEFT_OK;
-}
-
-/* Takes over new references, NULL for nothing, in the place of the old ones. */
-static void replace_cell(wf_worker_session *s, size_t i, wf_datum *v) {
-  wf_datum_unref(s->cells[i]);
-  s->cells[i] = v;
 }
 
 weft_status wf_worker_session_copy(wf_worker_session *s, const wf_worker_session *from,

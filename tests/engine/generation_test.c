@@ -8,6 +8,7 @@
 #include <pthread.h>
 
 #include "chain.h"
+#include "greedy.h"
 #include "support/ort_library.h"
 #include "weft/weft.h"
 
@@ -48,18 +49,6 @@ static int close_models(void **state) {
     chain_remove(&folders[k]);
   }
   return 0;
-}
-
-static weft_generation *start(weft_model *m, int n_lookup) {
-  weft_error err = {0};
-  weft_generation *g = NULL;
-  weft_generation_options o;
-  weft_generation_options_init(&o, sizeof o);
-  o.greedy = 1;
-  o.ignore_eos = 1;
-  o.n_lookup = n_lookup;
-  assert_ok(weft_generation_create(&g, m, &o, &err), &err);
-  return g;
 }
 
 /* Bit for bit; on ONNX Runtime, whose last bits depend on the cut of a prompt, to a millionth of

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "greedy.h"
 #include "support/ort_library.h"
 #include "weft/weft.h"
 
@@ -41,18 +42,6 @@ static int close_model(void **state) {
   return 0;
 }
 
-static weft_generation *start(int n_lookup) {
-  weft_error err = {0};
-  weft_generation *g = NULL;
-  weft_generation_options o;
-  weft_generation_options_init(&o, sizeof o);
-  o.greedy = 1;
-  o.ignore_eos = 1;
-  o.n_lookup = n_lookup;
-  assert_ok(weft_generation_create(&g, model, &o, &err), &err);
-  return g;
-}
-
 static void step(weft_generation *g, int n) {
   weft_error err = {0};
   weft_token t = {.struct_size = sizeof t};
@@ -64,7 +53,7 @@ static void step(weft_generation *g, int n) {
 static void assert_like_fresh(weft_generation *g) {
   weft_error err = {0};
   float got[VOCAB], fresh[VOCAB], lo, hi;
-  weft_generation *f = start(0);
+  weft_generation *f = start(model, 0);
   assert_ok(weft_generation_logits(g, got, VOCAB, &err), &err);
   assert_ok(weft_generation_append(f, weft_generation_tokens(g), weft_generation_length(g), &err),
             &err);
@@ -80,7 +69,7 @@ static void assert_like_fresh(weft_generation *g) {
 
 static void any_rewind_is_as_if_the_rest_had_never_been(void **state) {
   weft_error err = {0};
-  weft_generation *g = start(0);
+  weft_generation *g = start(model, 0);
   (void)state;
   assert_ok(weft_generation_append(g, ids, 12, &err), &err);
   assert_like_fresh(g);
@@ -101,7 +90,7 @@ static void any_rewind_is_as_if_the_rest_had_never_been(void **state) {
 static void turns_and_shared_prefixes(void **state) {
   weft_error err = {0};
   size_t n_cached = 0;
-  weft_generation *g = start(0);
+  weft_generation *g = start(model, 0);
   (void)state;
   assert_ok(weft_generation_set(g, ids, 10, &n_cached, &err), &err);
   step(g, 3);
@@ -117,7 +106,7 @@ static void turns_and_shared_prefixes(void **state) {
 
 static void asking_for_guesses_gives_the_plain_answer(void **state) {
   weft_error err = {0};
-  weft_generation *g = start(0), *h = start(4);
+  weft_generation *g = start(model, 0), *h = start(model, 4);
   int32_t twice[2 * 8];
   (void)state;
   for (int i = 0; i < 16; i++) twice[i] = ids[i % 8];
@@ -132,7 +121,7 @@ static void asking_for_guesses_gives_the_plain_answer(void **state) {
 
 static void two_conversations_never_mix(void **state) {
   weft_error err = {0};
-  weft_generation *a = start(0), *b = start(0);
+  weft_generation *a = start(model, 0), *b = start(model, 0);
   (void)state;
   assert_ok(weft_generation_append(a, ids, 9, &err), &err);
   assert_ok(weft_generation_append(b, ids + 9, 6, &err), &err);
@@ -148,7 +137,7 @@ static void two_conversations_never_mix(void **state) {
 
 static void a_cancelled_turn_leaves_the_conversation(void **state) {
   weft_error err = {0};
-  weft_generation *g = start(0);
+  weft_generation *g = start(model, 0);
   (void)state;
   assert_ok(weft_generation_append(g, ids, 9, &err), &err);
   weft_cancel *c = weft_generation_cancel_handle(g);

@@ -271,11 +271,11 @@ weft_status ort_check(const ort_library *lib, ort_status *status, weft_error *er
   /* names come first and may be as long as a path, the reason stands last: both ends are kept */
   enum { HEAD = 140, TAIL = 240 };
   const size_t n = strlen(message);
-  const bool is_long = n > HEAD + TAIL;
-  const weft_status st =
-      wf_fail(err, status_of(lib->api.error_code(status), message), NULL,
-              "ONNX Runtime %s: %.*s%s%s", text, is_long ? (int)HEAD : (int)TAIL * 2, message,
-              is_long ? " ... " : "", is_long ? message + n - TAIL : "");
+  const weft_status code = status_of(lib->api.error_code(status), message);
+  const weft_status st = n > HEAD + TAIL
+                             ? wf_fail(err, code, NULL, "ONNX Runtime %s: %.*s ... %s", text,
+                                       (int)HEAD, message, message + n - TAIL)
+                             : wf_fail(err, code, NULL, "ONNX Runtime %s: %s", text, message);
   lib->api.release_status(status);
   return st;
 }
